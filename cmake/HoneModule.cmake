@@ -1,0 +1,35 @@
+# How modules, tests and benchmarks of hone are declared: one function each, so that flags live in one place.
+#
+#   hone_module(base SOURCES status.cpp ... DEPS fmt::fmt)      static library hone_base
+#   hone_test(kernels_ir SOURCES text_test.cpp DEPS hone_kernels [LABELS unit])   gtest binary, each test a ctest test
+
+# -ffp-contract=off: no compiler may fuse a multiply and an add that the source did not (numerics are part of the problem).
+add_library(hone_flags INTERFACE)
+target_compile_features(hone_flags INTERFACE cxx_std_20)
+target_compile_options(hone_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror=return-type -Werror=switch
+  -ffp-contract=off -fno-math-errno -fvisibility=hidden)
+target_include_directories(hone_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/engine/include>")
+target_compile_definitions(hone_flags INTERFACE HONE_VERSION="${PROJECT_VERSION}"
+  $<$<BOOL:${HONE_WITH_ASMJIT}>:HONE_WITH_ASMJIT=1> $<$<BOOL:${HONE_WITH_LLVM}>:HONE_WITH_LLVM=1>)
+if(HONE_SANITIZE)
+  target_compile_options(hone_flags INTERFACE -fsanitize=${HONE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  target_link_options(hone_flags INTERFACE -fsanitize=${HONE_SANITIZE})
+endif()
+
+function(hone_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(hone_${name} STATIC ${ARG_SOURCES})
+  set_target_properties(hone_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(hone_${name} PUBLIC hone_flags ${ARG_DEPS})
+endfunction()
+
+function(hone_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  add_executable(${name}_test ${ARG_SOURCES})
+  target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

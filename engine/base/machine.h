@@ -1,0 +1,60 @@
+// What machine is this? Legality (feature bits that CPUID reports AND the OS enables) is kept apart from preference (model,
+// cache sizes, core count): two machines with one compatibility key may exchange plans, whatever their caches.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/isa.h"
+#include "engine/base/status.h"
+
+namespace hone {
+
+// A cache level as seen by one core. bytes == 0: absent or unknown.
+struct CacheInfo {
+  int64_t bytes = 0;
+  std::string source;  // "cpuid4", "cpuid8000001d", "cpuid80000006", "sysfs", "description", "assumed"
+};
+
+struct Machine {
+  std::string vendor;  // CPUID vendor string, "GenuineIntel"
+  int family = 0;
+  int model = 0;
+  int stepping = 0;
+  std::string brand;       // CPUID brand string, trimmed
+  std::string hypervisor;  // "" on bare metal
+  FeatureSet features;     // usable: CPUID AND XCR0
+  FeatureSet masked;       // CPUID reports them, the OS does not enable them (or HONE_CPU removed them)
+  CacheInfo l1d, l2, l3;   // as reported
+  int cpus_usable = 1;     // floor(min(affinity mask, cgroup quota)), at least 1
+  std::string cpus_source; // "affinity", "cgroup2 quota 7.65", "description"
+  int threads_per_core = 1;
+  int numa_nodes = 1;
+
+  bool supports(Isa isa) const { return features.contains(isa_info(isa).required); }
+  // Strongest supported ISA; not_found with the missing features when not even the weakest is there.
+  Result<Isa> best_isa() const;
+  // Compatibility key: changes exactly when the set of legal programs changes ("x86-64:avx,avx2,fma,..."). Never
+  // contains caches, model or core counts.
+  std::string key() const;
+};
+
+// Cache sizes that blocking may rely on: reported sizes clamped to what hardware has (L1 16..128 KiB, L2 128 KiB..4 MiB
+// a core, L3 a share per core of at most 8 MiB); zeros and absurd values are replaced, and the source says so.
+struct BlockingCaches {
+  int64_t l1d = 32 << 10;
+  int64_t l2 = 512 << 10;
+  int64_t l3_share = 0;  // this core's fair share; 0: no L3
+};
+BlockingCaches blocking_caches(const Machine& machine);
+
+// Detects the machine we run on. HONE_CPU, when set, names a JSON description that overrides what is detected (features can
+// only be removed by it for execution: see `Machine::masked`); a bad description is an error that names the file and the field.
+Result<Machine> detect_machine();
+
+// Parses a machine description (the JSON object that `hone info --json` prints under "machine").
+Result<Machine> parse_machine_description(std::string_view json_text);
+
+}  // namespace hone

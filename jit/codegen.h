@@ -1,0 +1,52 @@
+// The seam between LoopIR and machine code. A code generator sees loops, buffers, vectors and masks; it does not know which
+// op they compute (tools/check greps this folder for names of ops).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/isa.h"
+#include "engine/base/status.h"
+#include "kernels/ir/ir.h"
+
+namespace hone::jit {
+
+// Executable form of one LoopIR kernel. Owns its code; immutable, so any number of threads may run it at once.
+class CompiledKernel {
+ public:
+  virtual ~CompiledKernel() = default;
+
+  // Machine code entry, or null for the interpreter. Valid as long as this object lives.
+  virtual ir::TaskFn entry() const = 0;
+  // Runs one task; same contract as ir::TaskFn.
+  virtual void run(void* const* buffers, const int64_t* params, const int64_t* tasks, void* workspace) const {
+    entry()(buffers, params, tasks, workspace);
+  }
+  // The emitted bytes (empty for the interpreter), for disassembly and size accounting.
+  virtual std::span<const std::byte> code() const = 0;
+};
+
+class CodeGenerator {
+ public:
+  virtual ~CodeGenerator() = default;
+
+  virtual std::string_view name() const = 0;  // "asmjit", "llvm", "interp": a row of backends.inc
+  // Changes whenever emitted code may change: library version plus our lowering's own number. Stored with every sample.
+  virtual std::string version() const = 0;
+  // True when this generator can emit code that runs here for `isa`; the interpreter runs everywhere.
+  virtual bool targets(Isa isa) const = 0;
+  // Compiles a verified kernel. Thread safe. Errors: unsupported (a lane count or op the ISA lacks), resource_exhausted
+  // (executable memory refused; names the system call and errno), internal.
+  virtual Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) = 0;
+};
+
+// All code generators of this build, in the order of backends.inc (preferred first, interpreter last).
+std::span<CodeGenerator* const> code_generators();
+// Error: not_found listing the names this build has.
+Result<CodeGenerator*> find_code_generator(std::string_view name);
+
+}  // namespace hone::jit

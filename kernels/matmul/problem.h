@@ -1,0 +1,69 @@
+// The matmul problem: what is computed, with the static facts that code is generated for.
+//
+//   T[i, j] = sum over p ascending of A[i, p] * B[p, j]      one chain of fused multiply-adds from +0 (class `ordered`)
+//   C[i, j] = epilogue(alpha * T[i, j] + beta * C[i, j])
+//
+// alpha == 1 and beta == 0 are no operations: without beta C is never read, and with alpha == 0 neither are A and B (T = 0).
+// A is [m, k] with rows lda apart. B is [k, n] (nn), [n, k] (nt, as model files store weights) with rows ldb apart, or packed
+// into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n].
+// batch > 1 repeats this at strides sa, sb, sc (elements); sa and sb may be 0 (shared). bias is shared by all.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/status.h"
+
+namespace hone::matmul {
+
+enum class BLayout : uint8_t { kNn, kNt, kPacked };
+
+// The chain after the sum, in the order in which it applies. Element-wise on v:
+//   bias: v + bias[j]   gate: v * gate[i, j]   residual: v + residual[i, j]
+//   gelu_tanh: 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))    gelu_erf: 0.5 v (1 + erf(v / sqrt(2)))
+//   silu: v / (1 + exp(-v))    relu: max(0, v), NaN stays NaN
+enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual };
+// Canonical text with its sign: "+bias", "+gelu_tanh" ("+gelu" parses as it), "+gelu_erf", "+silu", "+relu", "*gate", "+residual".
+std::string_view epilogue_name(EpilogueOp op);
+
+struct MatmulProblem {
+  DType dtype = DType::kF32;
+  int64_t m = 0, n = 0, k = 0;
+  BLayout b = BLayout::kNn;
+  int64_t lda = 0, ldb = 0, ldc = 0;  // elements; 0 means dense (k; n or k; n). ldb is 0 for packed
+  int64_t batch = 1;
+  int64_t sa = -1, sb = -1, sc = -1;  // batch strides in elements; -1 means dense
+  float alpha = 1, beta = 0;
+  std::vector<EpilogueOp> epilogue;  // bias, gate and residual at most once each
+
+  bool operator==(const MatmulProblem&) const = default;
+
+  // With the defaults filled in.
+  int64_t row_stride_a() const { return lda ? lda : k; }
+  int64_t row_stride_b() const { return ldb ? ldb : (b == BLayout::kNt ? k : n); }
+  int64_t row_stride_c() const { return ldc ? ldc : n; }
+  int64_t batch_stride_a() const;
+  int64_t batch_stride_b() const;
+  int64_t batch_stride_c() const;
+  bool has(EpilogueOp op) const;
+  double flops() const { return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+};
+
+// invalid_argument naming the field: negative sizes, lda < k, ldb, ldc too small, sc overlapping, sizes whose byte count
+// overflows 63 bits ("too large"), an epilogue operand used twice.
+Status validate(const MatmulProblem& problem);
+
+// Canonical string: defaults are left out, order is fixed, parses back to an equal problem.
+std::string to_string(const MatmulProblem& problem);
+// The canonical string without m: problems that differ only in m are one family.
+std::string family(const MatmulProblem& problem);
+
+// Parses one problem. Error: invalid_argument with the text, a caret under the column that is wrong, and the grammar.
+Result<MatmulProblem> parse_problem(std::string_view text);
+// The same with ranges and lists in m, n, k: "m=1-8+1", "m=1-512*2", "m={1,4,16}". In order, first key slowest.
+Result<std::vector<MatmulProblem>> parse_problems(std::string_view text);
+
+}  // namespace hone::matmul
