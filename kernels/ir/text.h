@@ -25,7 +25,7 @@
 //       if e - 16 >= 0 { ... }
 //     }
 //   }
-// Constants: `a = const 0x3f800000  # 1`. Comments run from # to the end of the line.
+// Constants: `a = const 0x3f800000  # 1`. Comments run from # to the end of the line. README.md has the whole grammar.
 #pragma once
 
 #include <string>
@@ -37,6 +37,11 @@
 namespace hone::ir {
 
 std::string print(const Kernel& kernel);
+
+// One statement on one line; of loops and branches only the head. For messages: never fails, whatever ids it meets.
+std::string print_head(const Kernel& kernel, const Stmt& statement);
+// An index or bound as print() writes it.
+std::string print_affine(const Kernel& kernel, const Affine& e);
 
 // Error: invalid_argument with line, column, what was found and what was expected. The result is not verified.
 Result<Kernel> parse(std::string_view text);
