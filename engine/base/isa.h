@@ -1,5 +1,5 @@
-// Instruction sets, as values: what a kernel is generated for is an argument, never a query, so that choosing a kernel for
-// a CPU that is not here can be tested.
+// Instruction sets, as values: what a kernel is generated for is an argument, never a query, so that choosing a kernel
+// for a CPU that is not here can be tested.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace hone {
 
 enum class Feature : uint8_t {
-#define HONE_FEATURE(id, name) id,
+#define HONE_FEATURE(id, ...) id,
 #include "engine/base/isa.inc"
 #undef HONE_FEATURE
 };

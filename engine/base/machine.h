@@ -1,5 +1,5 @@
-// What machine is this? Legality (feature bits that CPUID reports AND the OS enables) is kept apart from preference (model,
-// cache sizes, core count): two machines with one compatibility key may exchange plans, whatever their caches.
+// What machine is this? Legality (feature bits that CPUID reports AND the OS enables) is kept apart from preference
+// (model, cache sizes, core count): two machines with one compatibility key may exchange plans, whatever their caches.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,10 @@ namespace hone {
 // A cache level as seen by one core. bytes == 0: absent or unknown.
 struct CacheInfo {
   int64_t bytes = 0;
-  std::string source;  // "cpuid4", "cpuid8000001d", "cpuid80000006", "sysfs", "description", "assumed"
+  std::string source;  // "cpuid4", "cpuid8000001d", "cpuid80000006", "hwloc", "description", "assumed"; "" when absent
+  int shared_by = 0;   // logical CPUs that share one such cache; 0: unknown
+
+  bool operator==(const CacheInfo&) const = default;
 };
 
 struct Machine {
@@ -23,16 +26,17 @@ struct Machine {
   int family = 0;
   int model = 0;
   int stepping = 0;
-  std::string brand;       // CPUID brand string, trimmed
-  std::string hypervisor;  // "" on bare metal
-  FeatureSet features;     // usable: CPUID AND XCR0
-  FeatureSet masked;       // CPUID reports them, the OS does not enable them (or HONE_CPU removed them)
-  CacheInfo l1d, l2, l3;   // as reported
-  int cpus_usable = 1;     // floor(min(affinity mask, cgroup quota)), at least 1
-  std::string cpus_source; // "affinity", "cgroup2 quota 7.65", "description"
+  std::string brand;        // CPUID brand string, trimmed
+  std::string hypervisor;   // "" on bare metal
+  FeatureSet features;      // usable: CPUID AND XCR0
+  FeatureSet masked;        // CPUID reports them, the OS does not enable them (or HONE_CPU removed them)
+  CacheInfo l1d, l2, l3;    // as reported
+  int cpus_usable = 1;      // floor(min(affinity mask, cgroup quota)), at least 1
+  std::string cpus_source;  // "affinity", "cgroup2 quota 7.65", "description"
   int threads_per_core = 1;
   int numa_nodes = 1;
 
+  bool operator==(const Machine&) const = default;
   bool supports(Isa isa) const { return features.contains(isa_info(isa).required); }
   // Strongest supported ISA; not_found with the missing features when not even the weakest is there.
   Result<Isa> best_isa() const;
@@ -46,15 +50,21 @@ struct Machine {
 struct BlockingCaches {
   int64_t l1d = 32 << 10;
   int64_t l2 = 512 << 10;
-  int64_t l3_share = 0;  // this core's fair share; 0: no L3
+  int64_t l3_share = 0;                          // this core's fair share; 0: no L3
+  std::string l1d_source, l2_source, l3_source;  // "cpuid4", "cpuid4 clamped from 532676608", "assumed", "none"
 };
 BlockingCaches blocking_caches(const Machine& machine);
 
-// Detects the machine we run on. HONE_CPU, when set, names a JSON description that overrides what is detected (features can
-// only be removed by it for execution: see `Machine::masked`); a bad description is an error that names the file and the field.
+// Detects the machine we run on. HONE_CPU, when set, names a JSON description that overrides what is detected (features
+// can only be removed by it for execution: see `Machine::masked`); a bad description is an error that names the file
+// and the field.
 Result<Machine> detect_machine();
 
 // Parses a machine description (the JSON object that `hone info --json` prints under "machine").
+// Fields that are absent keep the defaults of Machine. Error: invalid_argument naming the field.
 Result<Machine> parse_machine_description(std::string_view json_text);
+
+// The "machine" object of `hone info --json`; parse_machine_description reads it back.
+std::string machine_to_json(const Machine& machine);
 
 }  // namespace hone

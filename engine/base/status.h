@@ -1,7 +1,8 @@
 // Status and Result<T>: how every module reports failure.
 //
-// No exception leaves a module and none crosses the C API, so a failure is a value: a code for programs and one line for
-// people. The line names the thing that is wrong and what to do about it; it never ends in a full stop or a newline.
+// No exception leaves a module and none crosses the C API, so a failure is a value: a code for programs and one line
+// for people. The line names the thing that is wrong and what to do about it; it never ends in a full stop or a
+// newline.
 #pragma once
 
 #include <optional>
@@ -13,8 +14,8 @@ namespace hone {
 
 enum class Code {
   kOk = 0,
-  kInvalidArgument,     // the caller's input is wrong; the message says where
-  kUnsupported,         // legal input that this build, ISA or op cannot do; the message says why
+  kInvalidArgument,  // the caller's input is wrong; the message says where
+  kUnsupported,      // legal input that this build, ISA or op cannot do; the message says why
   kNotFound,
   kFailedPrecondition,  // right call, wrong moment (closed, read-only)
   kResourceExhausted,   // memory, disk, executable memory
@@ -56,8 +57,8 @@ inline Status internal_error(std::string m) { return {Code::kInternal, std::move
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -75,8 +76,8 @@ class [[nodiscard]] Result {
 };
 
 // Returns the Status from the enclosing function when `expr` failed.
-#define HONE_RETURN_IF_ERROR(expr)                         \
-  do {                                                     \
+#define HONE_RETURN_IF_ERROR(expr)                                                  \
+  do {                                                                              \
     if (::hone::Status hone_status = (expr); !hone_status.ok()) return hone_status; \
   } while (0)
 

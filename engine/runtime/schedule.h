@@ -28,18 +28,27 @@ struct RangeBody {
 
 int64_t task_count(int64_t n, int64_t grain, int parallelism);
 
+// Half-open range of task `task` of `tasks`.
+struct TaskRange {
+  int64_t begin, end;
+};
+TaskRange task_range(int64_t n, int64_t tasks, int64_t task);
+
 class Schedule {
  public:
   virtual ~Schedule() = default;
-  virtual int parallelism() const = 0;  // 1 = sequential
-  virtual std::string name() const = 0; // "sequential", "tbb(2)"
-  // Runs body over [0, n) in task_count(n, grain, parallelism()) ranges; one task, or a call from inside a region of any
-  // Schedule, runs inline on the caller.
+  virtual int parallelism() const = 0;   // 1 = sequential
+  virtual std::string name() const = 0;  // "sequential", "tbb(2)"
+  // Runs body over [0, n) in task_count(n, grain, parallelism()) ranges; one task, or a call from inside a region of
+  // any Schedule, runs inline on the caller. The first exception that a body throws is rethrown here, once every
+  // started range has ended.
   virtual void for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body) = 0;
 };
 
 std::unique_ptr<Schedule> make_sequential();
-// Error: invalid_argument when threads < 1.
+// The caller counts as one of `threads`. Error: invalid_argument unless 1 <= threads <= kMaxThreads; more threads than
+// usable CPUs is allowed.
+inline constexpr int kMaxThreads = 4096;
 Result<std::unique_ptr<Schedule>> make_tbb(int threads);
 
 }  // namespace hone::runtime

@@ -1,0 +1,149 @@
+// Detection in order of trust: CPUID first (it is what the code will run on, and VMs often hide sysfs), then the OS
+// through hwloc, then an assumption that says it is one. What a hypervisor reports is kept as reported;
+// blocking_caches() is the one place that judges it.
+#include "engine/base/machine.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "engine/base/cpu_quota.h"
+#include "engine/base/cpuid.h"
+#include "engine/base/machine_internal.h"
+
+namespace hone {
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::string_view kArchitecture = "x86-64";
+#elif defined(__aarch64__)
+constexpr std::string_view kArchitecture = "aarch64";
+#else
+constexpr std::string_view kArchitecture = "other";
+#endif
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+void fill_cache_from_os(hwloc_topology_t topology, hwloc_obj_type_t type, CacheInfo& cache) {
+  if (cache.bytes != 0) return;
+  hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, 0);
+  if (object == nullptr || object->attr == nullptr || object->attr->cache.size == 0) return;
+  cache = {.bytes = static_cast<int64_t>(object->attr->cache.size),
+           .source = "hwloc",
+           .shared_by = object->cpuset != nullptr ? std::max(0, hwloc_bitmap_weight(object->cpuset)) : 0};
+}
+
+// What the OS knows: caches that CPUID left out, threads per core, NUMA nodes. Silent when hwloc cannot tell; the
+// defaults of Machine (one thread, one node) are then the right reading.
+void fill_from_os(Machine& machine) {
+  hwloc_topology_t topology;
+  if (hwloc_topology_init(&topology) != 0) return;
+  if (hwloc_topology_load(topology) == 0) {
+    fill_cache_from_os(topology, HWLOC_OBJ_L1CACHE, machine.l1d);
+    fill_cache_from_os(topology, HWLOC_OBJ_L2CACHE, machine.l2);
+    fill_cache_from_os(topology, HWLOC_OBJ_L3CACHE, machine.l3);
+    if (hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, 0);
+        core != nullptr && core->cpuset != nullptr) {
+      machine.threads_per_core = std::max(1, hwloc_bitmap_weight(core->cpuset));
+    }
+    machine.numa_nodes = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE));
+  }
+  hwloc_topology_destroy(topology);
+}
+
+// An L1 and an L2 exist on every CPU that runs this, so a missing size is assumed; an L3 may really be absent.
+void assume_missing_caches(Machine& machine) {
+  const BlockingCaches assumed;
+  if (machine.l1d.bytes == 0) machine.l1d = {.bytes = assumed.l1d, .source = "assumed"};
+  if (machine.l2.bytes == 0) machine.l2 = {.bytes = assumed.l2, .source = "assumed"};
+}
+
+Status apply_override(const std::string& path, Machine& machine) {
+  std::ifstream file(path);
+  if (!file) {
+    return invalid_argument(
+        fmt::format("HONE_CPU={}: cannot read this file; give a JSON machine description or unset it", path));
+  }
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (Status status = restrict_machine(text, machine); !status.ok()) {
+    return Status(status.code(), fmt::format("HONE_CPU={}: {}", path, status.message()));
+  }
+  return {};
+}
+
+struct Clamped {
+  int64_t bytes;
+  std::string source;
+};
+
+Clamped clamp_cache(const CacheInfo& cache, int64_t low, int64_t high, int64_t assumed) {
+  if (cache.bytes <= 0) return {assumed, "assumed"};
+  if (cache.bytes >= low && cache.bytes <= high) return {cache.bytes, cache.source};
+  return {std::clamp(cache.bytes, low, high), fmt::format("{} clamped from {}", cache.source, cache.bytes)};
+}
+
+}  // namespace
+
+Result<Isa> Machine::best_isa() const {
+  std::span<const Isa> isas = all_isas();
+  for (auto isa = isas.rbegin(); isa != isas.rend(); ++isa) {
+    if (supports(*isa)) return *isa;
+  }
+  FeatureSet missing;
+  for (const std::string& name : isa_info(isas.front()).required.names()) {
+    Feature feature = *parse_feature(name);
+    if (!features.has(feature)) missing.add(feature);
+  }
+  return not_found(fmt::format("this CPU has none of hone's instruction sets; the weakest, {}, lacks {}",
+                               isa_info(isas.front()).name, join(missing.names())));
+}
+
+std::string Machine::key() const { return fmt::format("{}:{}", kArchitecture, join(features.names())); }
+
+// The bounds: no core that runs AVX2 has an L1d below 16 KiB or above 128 KiB, nor an L2 outside 128 KiB .. 4 MiB. L3
+// is shared, also with strangers when we are a guest (480 MiB "of ours" on a two-CPU VM), so a core relies on at most 8
+// MiB.
+BlockingCaches blocking_caches(const Machine& machine) {
+  BlockingCaches caches;
+  Clamped l1d = clamp_cache(machine.l1d, 16 << 10, 128 << 10, caches.l1d);
+  Clamped l2 = clamp_cache(machine.l2, 128 << 10, 4 << 20, caches.l2);
+  caches.l1d = l1d.bytes;
+  caches.l1d_source = l1d.source;
+  caches.l2 = l2.bytes;
+  caches.l2_source = l2.source;
+  if (machine.l3.bytes <= 0) {
+    caches.l3_source = "none";
+    return caches;
+  }
+  constexpr int64_t kMaxShare = 8 << 20;
+  int sharers = std::max(
+      1, machine.l3.shared_by > 0 ? machine.l3.shared_by / std::max(1, machine.threads_per_core) : machine.cpus_usable);
+  int64_t share = machine.l3.bytes / sharers;
+  caches.l3_share = std::min(share, kMaxShare);
+  caches.l3_source =
+      share <= kMaxShare ? machine.l3.source : fmt::format("{} clamped from {}", machine.l3.source, share);
+  return caches;
+}
+
+Result<Machine> detect_machine() {
+  Machine machine = decode_cpuid(read_cpuid());
+  fill_from_os(machine);
+  assume_missing_caches(machine);
+  UsableCpus cpus = usable_cpus(affinity_cpus(), read_cpu_quota(""));
+  machine.cpus_usable = cpus.count;
+  machine.cpus_source = cpus.source;
+  if (const char* path = std::getenv("HONE_CPU"); path != nullptr && *path != '\0') {
+    HONE_RETURN_IF_ERROR(apply_override(path, machine));
+  }
+  return machine;
+}
+
+}  // namespace hone

@@ -1,0 +1,160 @@
+// Machine as JSON, both ways. The reader is strict: a description exists to make a test mean something, so a misspelt
+// field or feature that was skipped in silence would leave a test that tests nothing.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/machine.h"
+#include "engine/base/machine_internal.h"
+
+namespace hone {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+std::string wrong_type(const std::string& field, std::string_view wanted, const json& value) {
+  return fmt::format("field '{}' must be {}, got {}", field, wanted, value.dump());
+}
+
+Status read_text(const json& value, const std::string& field, std::string& out) {
+  if (!value.is_string()) return invalid_argument(wrong_type(field, "a string", value));
+  out = value.get<std::string>();
+  return {};
+}
+
+template <typename Int>
+Status read_integer(const json& value, const std::string& field, int64_t low, Int& out) {
+  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<Int>::max());
+  bool fits = value.is_number_integer() && (value.is_number_unsigned() ? value.get<uint64_t>() <= kMax : true);
+  if (!fits || value.get<int64_t>() < low) {
+    return invalid_argument(wrong_type(field, fmt::format("an integer from {} to {}", low, kMax), value));
+  }
+  out = static_cast<Int>(value.get<int64_t>());
+  return {};
+}
+
+Status read_features(const json& value, const std::string& field, FeatureSet& out) {
+  if (!value.is_array()) return invalid_argument(wrong_type(field, "an array of feature names", value));
+  FeatureSet features;
+  for (const json& entry : value) {
+    std::string name;
+    HONE_RETURN_IF_ERROR(read_text(entry, field, name));
+    std::optional<Feature> feature = parse_feature(name);
+    if (!feature) {
+      return invalid_argument(
+          fmt::format("field '{}' has the unknown feature '{}'; `hone info` lists the known names", field, name));
+    }
+    features.add(*feature);
+  }
+  out = features;
+  return {};
+}
+
+Status read_cache(const json& value, const std::string& field, CacheInfo& out) {
+  if (!value.is_object())
+    return invalid_argument(wrong_type(field, "an object {\"bytes\": .., \"source\": ..}", value));
+  CacheInfo cache{.source = "description"};
+  for (const auto& [key, entry] : value.items()) {
+    std::string name = field + "." + key;
+    if (key == "bytes") {
+      HONE_RETURN_IF_ERROR(read_integer(entry, name, 0, cache.bytes));
+    } else if (key == "source") {
+      HONE_RETURN_IF_ERROR(read_text(entry, name, cache.source));
+    } else if (key == "shared_by") {
+      HONE_RETURN_IF_ERROR(read_integer(entry, name, 0, cache.shared_by));
+    } else {
+      return invalid_argument(fmt::format("unknown field '{}'; known: bytes, source, shared_by", name));
+    }
+  }
+  out = cache;
+  return {};
+}
+
+Status read_field(const std::string& key, const json& value, Machine& m) {
+  std::string ignored;
+  if (key == "key") return read_text(value, key, ignored);  // follows from isa[]
+  if (key == "vendor") return read_text(value, key, m.vendor);
+  if (key == "brand") return read_text(value, key, m.brand);
+  if (key == "family") return read_integer(value, key, 0, m.family);
+  if (key == "model") return read_integer(value, key, 0, m.model);
+  if (key == "stepping") return read_integer(value, key, 0, m.stepping);
+  if (key == "isa") return read_features(value, key, m.features);
+  if (key == "isa_masked") return read_features(value, key, m.masked);
+  if (key == "l1d") return read_cache(value, key, m.l1d);
+  if (key == "l2") return read_cache(value, key, m.l2);
+  if (key == "l3") return read_cache(value, key, m.l3);
+  if (key == "cpus_usable") return read_integer(value, key, 1, m.cpus_usable);
+  if (key == "cpus_source") return read_text(value, key, m.cpus_source);
+  if (key == "threads_per_core") return read_integer(value, key, 1, m.threads_per_core);
+  if (key == "numa_nodes") return read_integer(value, key, 1, m.numa_nodes);
+  if (key == "hypervisor") return read_text(value, key, m.hypervisor);
+  return invalid_argument(fmt::format("unknown field '{}'; the fields are those of `hone info --json`", key));
+}
+
+Status read_description(std::string_view json_text, Machine& machine) {
+  json parsed = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) return invalid_argument("machine description is not valid JSON");
+  if (!parsed.is_object()) return invalid_argument(wrong_type("(top level)", "an object", parsed));
+  // All that `hone info --json` prints is accepted too; the machine is one field of it.
+  auto nested = parsed.find("machine");
+  const json& object = nested != parsed.end() ? *nested : parsed;
+  if (!object.is_object()) return invalid_argument(wrong_type("machine", "an object", object));
+  Machine read = machine;
+  if (object.contains("cpus_usable") && !object.contains("cpus_source")) read.cpus_source = "description";
+  for (const auto& [key, value] : object.items()) HONE_RETURN_IF_ERROR(read_field(key, value, read));
+  machine = std::move(read);
+  return {};
+}
+
+ordered_json cache_to_json(const CacheInfo& cache) {
+  ordered_json object = {{"bytes", cache.bytes}, {"source", cache.source}};
+  if (cache.shared_by > 0) object["shared_by"] = cache.shared_by;
+  return object;
+}
+
+}  // namespace
+
+Result<Machine> parse_machine_description(std::string_view json_text) {
+  Machine machine;
+  HONE_RETURN_IF_ERROR(read_description(json_text, machine));
+  return machine;
+}
+
+Status restrict_machine(std::string_view json_text, Machine& machine) {
+  Machine described = machine;
+  HONE_RETURN_IF_ERROR(read_description(json_text, described));
+  FeatureSet kept, masked = machine.masked;
+  for (const std::string& name : machine.features.names()) {
+    Feature feature = *parse_feature(name);
+    (described.features.has(feature) ? kept : masked).add(feature);
+  }
+  described.features = kept;
+  described.masked = masked;
+  machine = std::move(described);
+  return {};
+}
+
+std::string machine_to_json(const Machine& m) {
+  ordered_json object = {{"key", m.key()},
+                         {"vendor", m.vendor},
+                         {"brand", m.brand},
+                         {"family", m.family},
+                         {"model", m.model},
+                         {"stepping", m.stepping},
+                         {"isa", m.features.names()},
+                         {"isa_masked", m.masked.names()},
+                         {"l1d", cache_to_json(m.l1d)},
+                         {"l2", cache_to_json(m.l2)},
+                         {"l3", cache_to_json(m.l3)},
+                         {"cpus_usable", m.cpus_usable},
+                         {"cpus_source", m.cpus_source},
+                         {"threads_per_core", m.threads_per_core},
+                         {"numa_nodes", m.numa_nodes},
+                         {"hypervisor", m.hypervisor}};
+  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace hone
