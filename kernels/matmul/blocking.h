@@ -1,0 +1,27 @@
+// The default TransformProgram: chosen from shape, ISA and cache sizes alone, without a database. A pure function, so
+// that "what would you choose on that machine" is a test.
+#pragma once
+
+#include <vector>
+
+#include "engine/base/machine.h"
+#include "kernels/matmul/program.h"
+
+namespace hone::matmul {
+
+struct BlockingTarget {
+  Isa isa = Isa::kAvx2;
+  BlockingCaches caches;
+  int threads = 1;
+};
+
+// Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already).
+TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel = 0);
+
+// Register tiles worth considering on an ISA: those that fill the register budget from 1 row up, widest first.
+struct RegisterTile {
+  int64_t mr, nr;
+};
+std::vector<RegisterTile> register_tiles(Isa isa);
+
+}  // namespace hone::matmul

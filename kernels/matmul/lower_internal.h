@@ -1,0 +1,75 @@
+// What the lowering files of this folder share.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "kernels/ir/builder.h"
+#include "kernels/math/ir_ops.h"
+#include "kernels/matmul/problem.h"
+#include "kernels/matmul/program.h"
+
+namespace hone::matmul {
+
+inline constexpr int64_t round_up(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
+inline constexpr int64_t ceil_div(int64_t v, int64_t by) { return (v + by - 1) / by; }
+
+// Where the elements of a strip of B come from and where the packed strip goes. Coordinates: p counts k-rows from the
+// start of the strip, c columns.
+struct StripCopy {
+  BLayout layout;  // kNn or kNt
+  std::function<ir::Access(ir::Affine p, ir::Affine c)> src;
+  std::function<ir::Access(ir::Affine p, ir::Affine c)> dst;
+  int64_t cols;           // valid columns, compile-time
+  int64_t width;          // columns to write (>= cols): the rest becomes zero
+  ir::Affine rows;        // k-rows in this strip
+  bool dst_rows_rounded;  // dst has room for rows rounded up to the vector length
+};
+
+// Emits the copy (nn) or transposition (nt) of one strip; registers are created per call.
+class StripPacker {
+ public:
+  StripPacker(ir::Builder& builder, int lanes);
+  void emit(const StripCopy& copy);
+
+ private:
+  void emit_rows(const StripCopy& copy);
+  void emit_transposed(const StripCopy& copy);
+  void transpose_block(const StripCopy& copy, ir::Affine p, int64_t c0, ir::RegRef load_mask, int64_t store_rows);
+  ir::RegId transpose_registers();
+
+  ir::Builder& b_;
+  int lanes_;
+  ir::RegId x_, y_, mask_;
+};
+
+// Where one vector of a tile finds its operands. Only those that the problem uses are read.
+struct EpilogueAccesses {
+  ir::Access sum;
+  bool sum_masked;  // the sum lies in C (whose tail must not be touched) rather than in the workspace
+  ir::Access c;
+  ir::Access bias = {}, gate = {}, residual = {};
+};
+
+// Emits what follows the sum: alpha, beta, then the chain of the problem, on one vector at a time, in a rolled loop.
+// Doing it there and not in the microkernel keeps the accumulators' registers free and the code small; the tile is hot
+// in L1.
+class EpilogueEmitter {
+ public:
+  EpilogueEmitter(ir::Builder& builder, const MatmulProblem& problem, int lanes);
+
+  // Constants, into the open block, which must enclose every emit().
+  void declare();
+  // C = epilogue(sum) for one vector; mask may be invalid (all lanes).
+  void emit(const EpilogueAccesses& at, ir::RegRef mask);
+
+ private:
+  void apply(EpilogueOp op, const EpilogueAccesses& at, ir::RegRef mask);
+
+  ir::Builder& b_;
+  const MatmulProblem& p_;
+  math::IrOps ops_;
+  ir::RegId v_, w_, alpha_ = -1, beta_ = -1;
+};
+
+}  // namespace hone::matmul

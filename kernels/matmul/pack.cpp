@@ -1,0 +1,162 @@
+// Packs B into panels so that the k loop reads it with unit stride: element (p, c) of a panel follows element (p, c-1),
+// k-row p+1 follows k-row p. nn rows are copied; nt rows hold consecutive k, so blocks of lanes x lanes are transposed
+// in registers (64 shuffles per 16x16 block, about 4 elements a cycle: fast enough to pack at memory speed). Columns
+// beyond n become zero: a kernel may read them but never store what comes of them.
+#include "kernels/matmul/lower_internal.h"
+
+namespace hone::matmul {
+
+using ir::Access;
+using ir::Affine;
+using ir::Builder;
+using ir::PermuteOp;
+using ir::RegRef;
+
+StripPacker::StripPacker(Builder& builder, int lanes) : b_(builder), lanes_(lanes) {
+  x_ = b_.reg("px", {.lanes = lanes}, {lanes});
+  y_ = b_.reg("py", {.lanes = lanes}, {lanes});
+  mask_ = b_.reg("pm", {.lanes = lanes, .mask = true});
+}
+
+void StripPacker::emit(const StripCopy& copy) {
+  if (copy.layout == BLayout::kNt) {
+    emit_transposed(copy);
+  } else {
+    emit_rows(copy);
+  }
+}
+
+void StripPacker::emit_rows(const StripCopy& copy) {
+  const int64_t tail = copy.cols % lanes_;
+  if (tail != 0) b_.lane_mask(Builder::at(mask_), tail);
+  const RegRef zero = Builder::at(y_, {0});
+  if (copy.cols < copy.width) b_.constant(zero, 0.0F);
+  b_.serial("pk", 0, copy.rows, 1, [&](Affine p) {
+    for (int64_t c = 0; c < copy.width; c += lanes_) {
+      const RegRef v = Builder::at(x_, {c / lanes_ % lanes_});
+      if (c >= copy.cols) {
+        b_.store(copy.dst(p, c), zero);
+        continue;
+      }
+      b_.load(v, copy.src(p, c), c + lanes_ > copy.cols ? Builder::at(mask_) : RegRef{});
+      b_.store(copy.dst(p, c), v);
+    }
+  });
+}
+
+void StripPacker::emit_transposed(const StripCopy& copy) {
+  const bool constant_rows = copy.rows.is_constant();
+  const int64_t tail = constant_rows ? copy.rows.constant() % lanes_ : -1;
+  for (int64_t c0 = 0; c0 < copy.width; c0 += lanes_) {
+    if (constant_rows && tail == 0) {
+      b_.serial("pk", 0, copy.rows, lanes_, [&](Affine p) { transpose_block(copy, p, c0, {}, lanes_); });
+    } else if (constant_rows) {
+      const int64_t whole = copy.rows.constant() - tail;
+      if (whole > 0) b_.serial("pk", 0, whole, lanes_, [&](Affine p) { transpose_block(copy, p, c0, {}, lanes_); });
+      b_.lane_mask(Builder::at(mask_), tail);
+      transpose_block(copy, whole, c0, Builder::at(mask_), copy.dst_rows_rounded ? lanes_ : tail);
+    } else {
+      // Room for rounded rows is what makes one masked loop enough here.
+      b_.serial("pk", 0, copy.rows, lanes_, [&](Affine p) {
+        b_.lane_mask(Builder::at(mask_), copy.rows - p);
+        transpose_block(copy, p, c0, Builder::at(mask_), lanes_);
+      });
+    }
+  }
+}
+
+void StripPacker::transpose_block(const StripCopy& copy, Affine p, int64_t c0, RegRef load_mask, int64_t store_rows) {
+  for (int64_t c = 0; c < lanes_; ++c) {
+    const RegRef row = Builder::at(x_, {c});
+    if (c0 + c < copy.cols) {
+      b_.load(row, copy.src(p, c0 + c), load_mask);
+    } else {
+      b_.constant(row, 0.0F);
+    }
+  }
+  const ir::RegId columns = transpose_registers();
+  for (int64_t r = 0; r < store_rows; ++r) b_.store(copy.dst(p + r, c0), Builder::at(columns, {r}));
+}
+
+// Transposes x; returns the tile that holds column c in register c. Per 128-bit group first (unpack 32, unpack 64),
+// then the groups are dealt out.
+ir::RegId StripPacker::transpose_registers() {
+  auto x = [&](int64_t i) { return Builder::at(x_, {i}); };
+  auto y = [&](int64_t i) { return Builder::at(y_, {i}); };
+  for (int64_t i = 0; i < lanes_; i += 2) {
+    b_.permute(PermuteOp::kUnpackLo32, y(i), x(i), x(i + 1));
+    b_.permute(PermuteOp::kUnpackHi32, y(i + 1), x(i), x(i + 1));
+  }
+  for (int64_t q = 0; q < lanes_; q += 4) {
+    b_.permute(PermuteOp::kUnpackLo64, x(q + 0), y(q + 0), y(q + 2));
+    b_.permute(PermuteOp::kUnpackHi64, x(q + 1), y(q + 0), y(q + 2));
+    b_.permute(PermuteOp::kUnpackLo64, x(q + 2), y(q + 1), y(q + 3));
+    b_.permute(PermuteOp::kUnpackHi64, x(q + 3), y(q + 1), y(q + 3));
+  }
+  // Now group g of x[4q + c] holds rows 4q..4q+3 of column 4g + c.
+  if (lanes_ == 8) {
+    for (int64_t c = 0; c < 4; ++c) {
+      b_.permute(PermuteOp::kGroups, y(c), x(c), x(4 + c), 0x20);
+      b_.permute(PermuteOp::kGroups, y(4 + c), x(c), x(4 + c), 0x31);
+    }
+    return y_;
+  }
+  for (int64_t c = 0; c < 4; ++c) {
+    const RegRef even01 = y(c), odd01 = y(4 + c), even23 = y(8 + c), odd23 = y(12 + c);
+    b_.permute(PermuteOp::kGroups, even01, x(c), x(4 + c), 0x88);
+    b_.permute(PermuteOp::kGroups, odd01, x(c), x(4 + c), 0xdd);
+    b_.permute(PermuteOp::kGroups, even23, x(8 + c), x(12 + c), 0x88);
+    b_.permute(PermuteOp::kGroups, odd23, x(8 + c), x(12 + c), 0xdd);
+    b_.permute(PermuteOp::kGroups, x(c), even01, even23, 0x88);
+    b_.permute(PermuteOp::kGroups, x(8 + c), even01, even23, 0xdd);
+    b_.permute(PermuteOp::kGroups, x(4 + c), odd01, odd23, 0x88);
+    b_.permute(PermuteOp::kGroups, x(12 + c), odd01, odd23, 0xdd);
+  }
+  return x_;
+}
+
+int64_t packed_elements(int64_t n, int64_t k, int64_t panel) { return round_up(n, panel) * k; }
+
+Result<ir::Kernel> lower_pack_b(const MatmulProblem& source, int64_t panel, Isa isa) {
+  HONE_RETURN_IF_ERROR(validate(source));
+  if (source.b == BLayout::kPacked) return invalid_argument("b=packed is packed already: the source must be nn or nt");
+  const int lanes = isa_info(isa).lanes_f32();
+  if (panel < lanes || panel % lanes != 0) return unsupported("panel must be a multiple of the vector length");
+  const int64_t n = source.n, k = source.k, panels = ceil_div(n, panel);
+  Builder b(std::string("pack_b_") + (source.b == BLayout::kNt ? "nt_" : "nn_") + std::string(isa_info(isa).name));
+  const bool nt = source.b == BLayout::kNt;
+  const ir::BufferId src = b.buffer({.name = "src",
+                                     .scope = ir::Scope::kIn,
+                                     .extents = {nt ? n : k, nt ? k : n},
+                                     .strides = {source.row_stride_b(), 1}});
+  const ir::BufferId dst = b.buffer({.name = "dst",
+                                     .scope = ir::Scope::kOut,
+                                     .extents = {panels, k, panel},
+                                     .strides = {k * panel, panel, 1},
+                                     .align = 64});
+  StripPacker packer(b, lanes);
+  auto strip = [&](Affine q, int64_t cols) {
+    packer.emit({.layout = source.b,
+                 .src =
+                     [=](Affine p, Affine c) {
+                       const Affine col = q * panel + c;
+                       return nt ? Access{src, {col, p}} : Access{src, {p, col}};
+                     },
+                 .dst =
+                     [=](Affine p, Affine c) {
+                       return Access{dst, {q, p, c}};
+                     },
+                 .cols = cols,
+                 .width = panel,
+                 .rows = k,
+                 .dst_rows_rounded = false});
+  };
+  b.parallel("q", 0, panels, 1, [&](Affine q) {
+    if (n % panel == 0) return strip(q, panel);
+    b.if_ge_zero(
+        Affine(n / panel - 1) - q, [&] { strip(q, panel); }, [&] { strip(q, n % panel); });
+  });
+  return b.finish();
+}
+
+}  // namespace hone::matmul

@@ -1,0 +1,231 @@
+// Text and legality of TransformPrograms. Lowering is in lower.cpp.
+#include "kernels/matmul/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <vector>
+
+#include "kernels/matmul/lower_internal.h"
+
+namespace hone::matmul {
+namespace {
+
+constexpr std::array<std::string_view, 2> kOrderNames = {"ji", "ij"};
+constexpr std::array<std::string_view, 2> kPackANames = {"none", "rows"};
+constexpr std::array<std::string_view, 3> kPackBNames = {"none", "block", "strip"};
+constexpr std::array<std::string_view, 3> kParallelNames = {"m", "n", "mn"};
+
+// Bound of everything that unrolls: the largest kernel stays near 256 KiB of code, well inside what the code generators
+// compile in their time budgets.
+constexpr int64_t kMaxUnrolledFma = 6000;
+constexpr int64_t kMaxWorkspaceBytes = int64_t{256} << 20;
+constexpr int64_t kMaxKnob = int64_t{1} << 40;
+
+struct Step {
+  std::string_view name;
+  std::vector<std::string_view> args;
+  size_t column;
+};
+
+Status parse_error(std::string_view text, size_t column, const std::string& what) {
+  return invalid_argument(fmt::format("program '{}': {} at column {}", text, what, column + 1));
+}
+
+Result<std::vector<Step>> split_steps(std::string_view text) {
+  std::vector<Step> steps;
+  size_t at = 0;
+  while (at < text.size()) {
+    if (text[at] == ' ') {
+      ++at;
+      continue;
+    }
+    const size_t open = text.find('(', at);
+    if (open == std::string_view::npos) return parse_error(text, at, "expected 'step(arguments)'");
+    const size_t close = text.find(')', open);
+    if (close == std::string_view::npos) return parse_error(text, open, "'(' without ')'");
+    Step step{text.substr(at, open - at), {}, at};
+    std::string_view args = text.substr(open + 1, close - open - 1);
+    while (true) {
+      const size_t comma = args.find(',');
+      step.args.push_back(args.substr(0, comma));
+      if (comma == std::string_view::npos) break;
+      args.remove_prefix(comma + 1);
+    }
+    steps.push_back(std::move(step));
+    at = close + 1;
+  }
+  return steps;
+}
+
+class StepReader {
+ public:
+  StepReader(std::string_view text, std::vector<Step> steps) : text_(text), steps_(std::move(steps)) {}
+
+  // The next step must have this name and this many arguments.
+  Result<const Step*> next(std::string_view name, size_t args) {
+    if (at_ >= steps_.size()) return parse_error(text_, text_.size(), fmt::format("step {}(...) is missing", name));
+    const Step& step = steps_[at_++];
+    if (step.name != name)
+      return parse_error(text_, step.column, fmt::format("expected {}(...), got '{}'", name, step.name));
+    if (step.args.size() != args)
+      return parse_error(text_, step.column,
+                         fmt::format("{} takes {} arguments, got {}", name, args, step.args.size()));
+    return &step;
+  }
+
+  template <typename Int>
+  Status integer(const Step& step, size_t arg, Int lowest, Int* out) const {
+    const std::string_view s = step.args[arg];
+    Int value = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+    if (error != std::errc() || end != s.data() + s.size() || value < lowest || static_cast<int64_t>(value) > kMaxKnob)
+      return parse_error(text_, step.column, fmt::format("{} needs an integer >= {}, got '{}'", step.name, lowest, s));
+    *out = value;
+    return {};
+  }
+
+  template <typename Enum, size_t N>
+  Status choice(const Step& step, const std::array<std::string_view, N>& names, Enum* out) const {
+    for (size_t i = 0; i < N; ++i) {
+      if (names[i] == step.args[0]) {
+        *out = static_cast<Enum>(i);
+        return {};
+      }
+    }
+    return parse_error(text_, step.column,
+                       fmt::format("{} takes one of {}, got '{}'", step.name, fmt::join(names, ", "), step.args[0]));
+  }
+
+  Status at_end() const {
+    if (at_ == steps_.size()) return {};
+    return parse_error(text_, steps_[at_].column, fmt::format("unexpected step '{}'", steps_[at_].name));
+  }
+
+ private:
+  std::string_view text_;
+  std::vector<Step> steps_;
+  size_t at_ = 0;
+};
+
+Status check_registers(const TransformProgram& p) {
+  const IsaInfo& isa = isa_info(p.isa);
+  if (tile_registers(p) <= isa.vector_registers) return {};
+  return unsupported(fmt::format("{}: tile {}x{} needs {} vector registers, has {}", isa.name, p.mr, p.nr,
+                                 tile_registers(p), isa.vector_registers));
+}
+
+Status check_shape_of_tiles(const TransformProgram& p) {
+  if (p.mr < 1 || p.nr < 1 || p.mc < 1 || p.nc < 1 || p.kc < 1 || p.unroll_k < 1 || p.panel < 1)
+    return invalid_argument("tile and block sizes must be at least 1");
+  if (p.lanes != isa_info(p.isa).lanes_f32())
+    return unsupported(fmt::format("{}: vectors of {} f32 lanes, asked for {}", isa_info(p.isa).name,
+                                   isa_info(p.isa).lanes_f32(), p.lanes));
+  if (p.nr % p.lanes != 0) return unsupported(fmt::format("nr={} is not a multiple of {} lanes", p.nr, p.lanes));
+  if (p.mc % p.mr != 0) return unsupported(fmt::format("mc={} is not a multiple of mr={}", p.mc, p.mr));
+  if (p.nc % p.nr != 0) return unsupported(fmt::format("nc={} is not a multiple of nr={}", p.nc, p.nr));
+  return {};
+}
+
+}  // namespace
+
+std::string to_string(const TransformProgram& p) {
+  return fmt::format(
+      "vectorize({},{}) register_tile({},{}) tile({},{},{}) order({}) pack_a({}) pack_b({}) panel({}) unroll_k({}) "
+      "prefetch_b({}) parallel({})",
+      isa_info(p.isa).name, p.lanes, p.mr, p.nr, p.mc, p.nc, p.kc, kOrderNames[static_cast<size_t>(p.order)],
+      kPackANames[static_cast<size_t>(p.pack_a)], kPackBNames[static_cast<size_t>(p.pack_b)], p.panel, p.unroll_k,
+      p.prefetch_b, kParallelNames[static_cast<size_t>(p.parallel)]);
+}
+
+Result<TransformProgram> parse_program(std::string_view text) {
+  HONE_ASSIGN_OR_RETURN(std::vector<Step> steps, split_steps(text));
+  StepReader reader(text, std::move(steps));
+  TransformProgram p;
+
+  HONE_ASSIGN_OR_RETURN(const Step* vectorize, reader.next("vectorize", 2));
+  const std::optional<Isa> isa = parse_isa(vectorize->args[0]);
+  if (!isa) return parse_error(text, vectorize->column, fmt::format("unknown ISA '{}'", vectorize->args[0]));
+  p.isa = *isa;
+  HONE_RETURN_IF_ERROR(reader.integer(*vectorize, 1, 1, &p.lanes));
+
+  HONE_ASSIGN_OR_RETURN(const Step* tile, reader.next("register_tile", 2));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*tile, 0, 1, &p.mr));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*tile, 1, 1, &p.nr));
+  HONE_ASSIGN_OR_RETURN(const Step* block, reader.next("tile", 3));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 0, 1, &p.mc));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 1, 1, &p.nc));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 2, 1, &p.kc));
+
+  HONE_ASSIGN_OR_RETURN(const Step* order, reader.next("order", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*order, kOrderNames, &p.order));
+  HONE_ASSIGN_OR_RETURN(const Step* pack_a, reader.next("pack_a", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*pack_a, kPackANames, &p.pack_a));
+  HONE_ASSIGN_OR_RETURN(const Step* pack_b, reader.next("pack_b", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*pack_b, kPackBNames, &p.pack_b));
+  HONE_ASSIGN_OR_RETURN(const Step* panel, reader.next("panel", 1));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*panel, 0, 1, &p.panel));
+  HONE_ASSIGN_OR_RETURN(const Step* unroll, reader.next("unroll_k", 1));
+  HONE_RETURN_IF_ERROR(reader.integer(*unroll, 0, 1, &p.unroll_k));
+  HONE_ASSIGN_OR_RETURN(const Step* prefetch, reader.next("prefetch_b", 1));
+  HONE_RETURN_IF_ERROR(reader.integer(*prefetch, 0, -1, &p.prefetch_b));
+  HONE_ASSIGN_OR_RETURN(const Step* parallel, reader.next("parallel", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*parallel, kParallelNames, &p.parallel));
+  HONE_RETURN_IF_ERROR(reader.at_end());
+  return p;
+}
+
+int64_t tile_registers(const TransformProgram& p) {
+  const int64_t nv = p.nr / std::max(p.lanes, 1);
+  return p.mr * nv + std::min(nv, p.mr) + 1;
+}
+
+Status legal(const MatmulProblem& problem, const TransformProgram& p) {
+  HONE_RETURN_IF_ERROR(validate(problem));
+  HONE_RETURN_IF_ERROR(check_shape_of_tiles(p));
+  HONE_RETURN_IF_ERROR(check_registers(p));
+  const bool packed = problem.b == BLayout::kPacked;
+  if (packed && p.nr % p.panel != 0)
+    return unsupported(fmt::format("nr={} is not a multiple of panel={}", p.nr, p.panel));
+  if (packed && p.panel % p.lanes != 0)
+    return unsupported(fmt::format("panel={} is not a multiple of {} lanes", p.panel, p.lanes));
+  if (packed && p.pack_b != PackB::kNone) return unsupported("b=packed is packed already: pack_b must be none");
+  if (problem.b == BLayout::kNt && p.pack_b == PackB::kNone)
+    return unsupported("b=nt cannot be read in place by vectors along n: pack_b must be block or strip");
+  if (problem.beta != 0 && p.pack_b != PackB::kStrip && p.kc < problem.k)
+    return unsupported(fmt::format("beta={} reads C, so partial sums cannot be kept there: kc must be at least k={}",
+                                   problem.beta, problem.k));
+  if (p.pack_b == PackB::kBlock && p.parallel == ParallelDim::kMn && p.mc < problem.m)
+    return unsupported("pack_b(block) with parallel(mn) would pack B once per block of rows: use parallel(n)");
+  const int64_t nv = p.nr / p.lanes;
+  const int64_t versions = problem.n % p.nr == 0 ? 1 : 2;
+  const int64_t fmas = p.mr * (p.mr + 1) / 2 * nv * p.unroll_k * versions;
+  if (fmas > kMaxUnrolledFma)
+    return unsupported(fmt::format("tile {}x{} with unroll_k={} expands to {} fma, at most {}", p.mr, p.nr, p.unroll_k,
+                                   fmas, kMaxUnrolledFma));
+  const TransformProgram c = canonical(problem, p);
+  const int64_t a_bytes = c.pack_a == PackA::kRows ? c.mc * round_up(c.kc, c.lanes) * 4 : 0;
+  const int64_t b_bytes =
+      c.pack_b == PackB::kNone ? 0 : (c.pack_b == PackB::kBlock ? c.nc : c.nr) * round_up(c.kc, c.lanes) * 4;
+  if (a_bytes + b_bytes > kMaxWorkspaceBytes)
+    return unsupported(fmt::format("packed blocks of {} bytes exceed {}", a_bytes + b_bytes, kMaxWorkspaceBytes));
+  return {};
+}
+
+TransformProgram canonical(const MatmulProblem& problem, TransformProgram p) {
+  const int64_t k = std::max<int64_t>(problem.k, 1);
+  const int64_t n = std::max<int64_t>(problem.n, 1);
+  if (p.kc > k) p.kc = k;
+  if (p.nc > round_up(n, p.nr)) p.nc = round_up(n, p.nr);
+  if (problem.b != BLayout::kPacked) p.panel = p.nr;
+  return p;
+}
+
+std::string kernel_name(const MatmulProblem& problem, const TransformProgram& p) {
+  const std::string_view t = dtype_name(problem.dtype);
+  return fmt::format("matmul_{}_{}_{}_{}x{}_{}", t, t, t, p.mr, p.nr, isa_info(p.isa).name);
+}
+
+}  // namespace hone::matmul

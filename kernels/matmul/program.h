@@ -1,0 +1,83 @@
+// TransformProgram of matmul: the loop-level recipe that turns a MatmulProblem into LoopIR.
+//
+// Text (canonical, one line, steps in this order):
+//   vectorize(avx512,16) register_tile(14,32) tile(112,512,384) order(ji) pack_a(rows) pack_b(block) panel(16)
+//   unroll_k(1) prefetch_b(8) parallel(mn)
+// Applied to a problem it gives the same LoopIR every time; a program that does not fit a problem is refused with the
+// reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/isa.h"
+#include "engine/base/status.h"
+#include "kernels/ir/ir.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::matmul {
+
+// Loops over the register tiles of a block, outermost first. ji keeps a panel of B hot while the rows of A stream past
+// it, ij keeps the rows of A hot.
+enum class TileOrder : uint8_t { kJi, kIj };
+
+enum class PackA : uint8_t {
+  kNone,
+  kRows,  // copies an mc x kc block row by row: the rows of a tile stop sharing cache sets when lda is a power of two
+};
+
+enum class PackB : uint8_t {
+  kNone,   // read where it is: nn rows, or panels packed beforehand
+  kBlock,  // copies (nn) or transposes (nt) a kc x nc block into panels, reused by all rows of the task
+  kStrip,  // copies or transposes kc x nr at a time within one register tile, sums stay in registers: for few rows
+};
+
+// Which block loops may run as tasks. The other one becomes a serial loop inside the task, where packed blocks are
+// reused.
+enum class ParallelDim : uint8_t { kM, kN, kMn };
+
+struct TransformProgram {
+  Isa isa = Isa::kAvx2;
+  int lanes = 8;
+  int64_t mr = 6, nr = 16;               // register tile, nr a multiple of lanes
+  int64_t mc = 72, nc = 1024, kc = 256;  // block sizes, mc a multiple of mr, nc of nr
+  TileOrder order = TileOrder::kJi;
+  PackA pack_a = PackA::kNone;
+  PackB pack_b = PackB::kNone;
+  int64_t panel = 8;   // width of panels packed beforehand (b=packed), divides nr
+  int unroll_k = 1;    // KU
+  int prefetch_b = 0;  // k-steps ahead within the panel; 0: none; -1: the same k of the next register tile's panels
+  ParallelDim parallel = ParallelDim::kMn;
+
+  bool operator==(const TransformProgram&) const = default;
+};
+
+std::string to_string(const TransformProgram& program);
+// Error: invalid_argument naming the step and the column.
+Result<TransformProgram> parse_program(std::string_view text);
+
+// Vector registers that the innermost loop needs: accumulators, the smaller side of the tile, one for the larger side.
+int64_t tile_registers(const TransformProgram& program);
+
+// ok, or unsupported/invalid_argument with the rule and the numbers ("avx2: tile 14x32 needs 59 vector registers, has
+// 16").
+Status legal(const MatmulProblem& problem, const TransformProgram& program);
+
+// The same program with block sizes cut to the problem (nc to n, kc to k) and knobs that cannot matter reset, so that
+// programs with equal effect become equal.
+TransformProgram canonical(const MatmulProblem& problem, TransformProgram program);
+
+// "matmul_f32_f32_f32_14x32_avx512"
+std::string kernel_name(const MatmulProblem& problem, const TransformProgram& program);
+
+// Argument order of the lowered kernel: a, b, c, then bias, gate, residual as far as the epilogue uses them.
+// Params: m, then sa, sb, sc when batch > 1.
+Result<ir::Kernel> lower(const MatmulProblem& problem, const TransformProgram& program);
+
+// Packing of a constant B into panels: arguments src (nn or nt, row stride ldb of `source`), dst
+// [ceil(n/panel)][k][panel], columns beyond n are zero. No params; one task per panel.
+Result<ir::Kernel> lower_pack_b(const MatmulProblem& source, int64_t panel, Isa isa);
+int64_t packed_elements(int64_t n, int64_t k, int64_t panel);
+
+}  // namespace hone::matmul
