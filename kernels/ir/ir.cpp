@@ -106,31 +106,45 @@ TaskNest task_nest(const Kernel& kernel) {
   return nest;
 }
 
-void TaskSpace::values(int64_t index, int64_t* out) const {
-  for (size_t d = axes.size(); d-- > 0;) {
-    out[d] = axes[d].lo + index % axes[d].count * axes[d].step;
-    index /= axes[d].count;
-  }
+TaskBounds task_bounds(const Kernel& kernel) {
+  const std::vector<VarId> ids = kernel.params();
+  auto bound = [&](const Affine& e) {
+    TaskBounds::Bound b{e.constant(), {}};
+    for (const Affine::Term& t : e.terms())
+      b.terms.emplace_back(static_cast<int>(std::find(ids.begin(), ids.end(), t.var) - ids.begin()), t.coef);
+    return b;
+  };
+  TaskBounds bounds;
+  for (const For* loop : task_nest(kernel).loops) bounds.axes.push_back({bound(loop->lo), bound(loop->hi), loop->step});
+  return bounds;
 }
 
-TaskSpace task_space(const Kernel& kernel, const std::vector<int64_t>& params) {
-  const std::vector<VarId> ids = kernel.params();
-  auto eval = [&](const Affine& e) {
-    int64_t v = e.constant();
-    for (const Affine::Term& t : e.terms()) {
-      const auto at = std::find(ids.begin(), ids.end(), t.var);
-      v += t.coef * params[static_cast<size_t>(at - ids.begin())];
-    }
+TaskSpace task_space(const TaskBounds& bounds, const int64_t* params) {
+  auto eval = [&](const TaskBounds::Bound& b) {
+    int64_t v = b.constant;
+    for (const auto& [param, coef] : b.terms) v += coef * params[param];
     return v;
   };
   TaskSpace space;
-  for (const For* loop : task_nest(kernel).loops) {
-    const int64_t lo = eval(loop->lo), hi = eval(loop->hi);
-    const int64_t count = hi > lo ? (hi - lo + loop->step - 1) / loop->step : 0;
-    space.axes.push_back({lo, loop->step, count});
+  for (const TaskBounds::Axis& axis : bounds.axes) {
+    const int64_t lo = eval(axis.lo), hi = eval(axis.hi);
+    const int64_t count = hi > lo ? (hi - lo + axis.step - 1) / axis.step : 0;
+    space.axes[static_cast<size_t>(space.rank++)] = {lo, axis.step, count};
     space.count *= count;
   }
   return space;
+}
+
+TaskSpace task_space(const Kernel& kernel, const std::vector<int64_t>& params) {
+  return task_space(task_bounds(kernel), params.data());
+}
+
+void TaskSpace::values(int64_t index, int64_t* out) const {
+  for (int d = rank; d-- > 0;) {
+    const Axis& axis = axes[static_cast<size_t>(d)];
+    out[d] = axis.lo + index % axis.count * axis.step;
+    index /= axis.count;
+  }
 }
 
 }  // namespace hone::ir

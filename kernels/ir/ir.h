@@ -1,27 +1,31 @@
 // LoopIR: the loop nests that hone compiles. It is the ONLY input of the code generators, the interpreter and the cost
 // model, so everything clever about a kernel is written here, where all of them see it.
 //
-// A kernel is a nest of loops over typed buffers and vector registers. Registers are mutable (not SSA): a register tile is
-// an array of vector registers indexed by compile-time constants, an accumulator is simply assigned again. That keeps a
-// 14x32 microkernel at ten lines of text, and makes interpreter and code generators direct.
+// A kernel is a nest of loops over typed buffers and vector registers. Registers are mutable (not SSA): a register tile
+// is an array of vector registers indexed by compile-time constants, an accumulator is simply assigned again. That
+// keeps a 14x32 microkernel at ten lines of text, and makes interpreter and code generators direct.
 //
 //   kernel   = params, buffers, registers, body
-//   body     = parallel loops (outermost, perfectly nested; one iteration of all of them is one *task*), then statements
-//   index    = affine expression over variables (params, loop variables, lets, specialised counts)
+//   body     = parallel loops (outermost, perfectly nested; one iteration of all of them is one *task*), then
+//   statements index    = affine expression over variables (params, loop variables, lets, specialised counts)
 //
 // What must stay true (verify.h proves it; the code generators rely on it and check nothing):
 //  - every access lies inside its buffer, dimension by dimension; a masked lane is not an access;
 //  - registers are written before they are read; dtypes and lane counts agree;
 //  - only kOut, kInOut and kWorkspace buffers are stored to; different tasks store to disjoint elements;
-//  - indices of registers, bounds of unrolled loops and operands of specialised code are compile-time constants once the
+//  - indices of registers, bounds of unrolled loops and operands of specialised code are compile-time constants once
+//  the
 //    enclosing unrolled and specialised variables have values.
 //
 // Floating-point meaning is exact: each op rounds once, nothing is fused or reassociated unless written so. min and max
-// are x86's: max(a, b) = a > b ? a : b, min(a, b) = a < b ? a : b (so b when either is NaN). NaN payloads are unspecified.
+// are x86's: max(a, b) = a > b ? a : b, min(a, b) = a < b ? a : b (so b when either is NaN). NaN payloads are
+// unspecified.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -69,11 +73,11 @@ class Affine {
 };
 
 enum class VarKind : uint8_t {
-  kParam,       // runtime argument, >= 0 (an extent or a stride), passed as int64
-  kLoop,        // serial loop
-  kParallel,    // parallel loop: its value is an argument of the task
-  kUnrolled,    // compile-time constant within each copy of the body
-  kSpecialised, // compile-time constant within each version of the body
+  kParam,        // runtime argument, >= 0 (an extent or a stride), passed as int64
+  kLoop,         // serial loop
+  kParallel,     // parallel loop: its value is an argument of the task
+  kUnrolled,     // compile-time constant within each copy of the body
+  kSpecialised,  // compile-time constant within each version of the body
   kLet,
 };
 
@@ -115,7 +119,7 @@ struct Access {
 
 struct RegType {
   DType dtype = DType::kF32;
-  int lanes = 1;  // 1 (scalar), 4, 8 or 16
+  int lanes = 1;      // 1 (scalar), 4, 8 or 16
   bool mask = false;  // a lane mask (dtype is ignored)
   bool operator==(const RegType&) const = default;
 };
@@ -174,13 +178,13 @@ struct Fma {
 
 enum class UnaryOp : uint8_t {
   kMove,
-  kNeg,          // f32: flips the sign bit
-  kAbs,          // f32: clears the sign bit
-  kRound,        // f32 -> f32, to nearest integer, ties to even, no exception flags wanted
-  kToInt,        // f32 -> s32, to nearest, ties to even; out of range or NaN: 0x80000000
-  kToFloat,      // s32 -> f32
-  kBitcast,      // f32 <-> s32
-  kShl,          // s32: shift left by imm (0..31)
+  kNeg,      // f32: flips the sign bit
+  kAbs,      // f32: clears the sign bit
+  kRound,    // f32 -> f32, to nearest integer, ties to even, no exception flags wanted
+  kToInt,    // f32 -> s32, to nearest, ties to even; out of range or NaN: 0x80000000
+  kToFloat,  // s32 -> f32
+  kBitcast,  // f32 <-> s32
+  kShl,      // s32: shift left by imm (0..31)
 };
 struct Unary {
   UnaryOp op;
@@ -254,8 +258,8 @@ struct Let {
   int64_t divisor = 1;
 };
 
-// Runs the version of `body` compiled for var == value. lo <= value <= hi is proved by the verifier; lo and hi are inclusive
-// and constant.
+// Runs the version of `body` compiled for var == value. lo <= value <= hi is proved by the verifier; lo and hi are
+// inclusive and constant.
 struct Specialise {
   VarId var;
   int64_t lo, hi;
@@ -271,8 +275,8 @@ struct If {
 };
 
 struct Stmt {
-  std::variant<Const, Load, Broadcast, Store, Binary, Fma, Unary, Compare, Select, Permute, LaneMask, Prefetch, For, Let,
-               Specialise, If>
+  std::variant<Const, Load, Broadcast, Store, Binary, Fma, Unary, Compare, Select, Permute, LaneMask, Prefetch, For,
+               Let, Specialise, If>
       node;
 };
 
@@ -283,12 +287,14 @@ struct Kernel {
   std::vector<Register> registers;
   Block body;
 
-  // Arguments in calling order: params are the kParam variables, buffers the non-workspace buffers, both in declaration order.
+  // Arguments in calling order: params are the kParam variables, buffers the non-workspace buffers, both in declaration
+  // order.
   std::vector<VarId> params() const;
   std::vector<BufferId> arguments() const;
 };
 
-// ---- calling a compiled kernel ------------------------------------------------------------------------------------------
+// ---- calling a compiled kernel
+// ------------------------------------------------------------------------------------------
 
 // One task: runs the body once for the given values of the parallel variables.
 //   buffers[i]   element 0 of argument i (kernel.arguments() order)
@@ -309,16 +315,35 @@ struct TaskNest {
 };
 TaskNest task_nest(const Kernel& kernel);
 
-// Extent of the task space for given parameter values (bounds of parallel loops use only params and constants).
-struct TaskSpace {
+// Parallel loops at most (batch, two block loops, and one to spare). The verifier refuses more.
+inline constexpr int kMaxParallelLoops = 4;
+
+// Bounds of the parallel loops in terms of parameter *positions*, extracted once per kernel.
+struct TaskBounds {
+  struct Bound {
+    int64_t constant = 0;
+    std::vector<std::pair<int, int64_t>> terms;  // (parameter position, coefficient)
+  };
   struct Axis {
-    int64_t lo, step, count;
+    Bound lo, hi;
+    int64_t step = 1;
   };
   std::vector<Axis> axes;
+};
+TaskBounds task_bounds(const Kernel& kernel);
+
+// Extent of the task space for given parameter values. Making one allocates nothing.
+struct TaskSpace {
+  struct Axis {
+    int64_t lo = 0, step = 1, count = 1;
+  };
+  std::array<Axis, kMaxParallelLoops> axes;
+  int rank = 0;
   int64_t count = 1;  // product
   // Values of the parallel variables of task `index` in [0, count), innermost axis fastest.
   void values(int64_t index, int64_t* out) const;
 };
+TaskSpace task_space(const TaskBounds& bounds, const int64_t* params);
 TaskSpace task_space(const Kernel& kernel, const std::vector<int64_t>& params);
 
 }  // namespace hone::ir

@@ -1,0 +1,30 @@
+// From a problem and its operands to the arguments of the lowered kernel.
+#pragma once
+
+#include <array>
+
+#include "kernels/matmul/operands.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::matmul {
+
+struct Arguments {
+  std::array<void*, 6> buffers{};   // a, b, c, then bias, gate, residual as far as used
+  std::array<int64_t, 4> params{};  // m, sa, sb, sc
+};
+
+// `packed_stride`: elements from one batch item's panels to the next for b=packed (0: shared).
+inline Arguments bind(const MatmulProblem& p, const MatmulOperands& o, int64_t packed_stride = 0) {
+  auto erase_const = [](const float* f) { return const_cast<float*>(f); };
+  Arguments args;
+  args.buffers = {erase_const(o.a), erase_const(o.b), o.c};
+  size_t next = 3;
+  if (p.has(EpilogueOp::kBias)) args.buffers[next++] = erase_const(o.bias);
+  if (p.has(EpilogueOp::kGate)) args.buffers[next++] = erase_const(o.gate);
+  if (p.has(EpilogueOp::kResidual)) args.buffers[next++] = erase_const(o.residual);
+  args.params = {p.m, p.batch_stride_a(), p.b == BLayout::kPacked ? packed_stride : p.batch_stride_b(),
+                 p.batch_stride_c()};
+  return args;
+}
+
+}  // namespace hone::matmul
