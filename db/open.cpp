@@ -1,0 +1,292 @@
+// On what does a store stand? The file that was asked for if that is possible, else the best that is, and a message.
+//
+// Two things must stay true. A file that is not ours is never changed: ownership is read before anything is written,
+// and only a damaged database, or a file named like one, is moved aside. And the database file is never opened except
+// through SQLite while it may be sound: closing any descriptor of a file drops all POSIX locks that this process holds
+// on it, which would take the lock away from another Store of the same process in the middle of its transaction.
+#include <SQLiteCpp/Backup.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "db/store_internal.h"
+#include "engine/base/env.h"
+
+namespace hone::db {
+namespace {
+
+namespace fs = std::filesystem;
+using StorePtr = std::unique_ptr<Store>;
+
+constexpr std::string_view kElsewhere = "set HONE_DB or --db to a writable path to keep results";
+
+// What was there when it was looked at; `inode` tells later whether it still is the same file.
+struct FileState {
+  bool exists = false;
+  bool empty = false;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+Result<FileState> look_at(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return invalid_argument("database path contains a NUL byte");
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return FileState{};
+  if (S_ISDIR(info.st_mode)) {
+    return invalid_argument(fmt::format("{} is a folder, not a database; give a file, such as {}/hone.db", path, path));
+  }
+  if (!S_ISREG(info.st_mode)) return invalid_argument(fmt::format("{} is not a regular file; give another path", path));
+  return FileState{.exists = true, .empty = info.st_size == 0, .device = info.st_dev, .inode = info.st_ino};
+}
+
+// The place that relative names, links and trailing parts finally mean, so that a rename moves the file and not a link.
+std::string resolve(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::absolute(path, error);
+  if (error) return path;
+  if (fs::is_symlink(full, error)) {
+    fs::path target = fs::weakly_canonical(full, error);
+    if (!error) full = target;
+  }
+  return full.lexically_normal().string();
+}
+
+Status not_ours(const std::string& path) {
+  return invalid_argument(
+      fmt::format("{} is the SQLite database of another application and is left alone; give another path", path));
+}
+
+Result<StorePtr> in_memory(std::string message, std::span<const Migration> steps) {
+  auto connection = std::make_unique<Connection>(":memory:", ":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  configure_writer(connection->database());
+  const SchemaState schema = migrate(connection->database(), steps);
+  StoreState state{.mode = OpenMode::kInMemory, .message = std::move(message), .schema_version = schema.version};
+  return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
+}
+
+// file:PATH?immutable=1, with everything that has a meaning in a URI encoded.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (unsigned char c : path) {
+    const bool plain = std::isalnum(c) || std::strchr("/._-~", c) != nullptr;
+    uri += plain ? std::string(1, static_cast<char>(c)) : fmt::format("%{:02x}", c);
+  }
+  return uri + "?immutable=1";
+}
+
+// A database in WAL mode needs a -shm file even to be read. Where none can be made, SQLite reads it only on the promise
+// that nobody writes, which is what a read-only folder means.
+std::unique_ptr<Connection> connect_to_read(const std::string& path) {
+  try {
+    auto connection = std::make_unique<Connection>(path, path, SQLite::OPEN_READONLY);
+    (void)read_schema(connection->database());
+    return connection;
+  } catch (const SQLite::Exception& e) {
+    if (is_busy(e) || is_damage(e)) throw;
+  }
+  return std::make_unique<Connection>(path, immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
+}
+
+// The queries know the newest schema only: an older file that may not be changed is read through a migrated copy.
+std::unique_ptr<Connection> migrated_copy(Connection& from, std::span<const Migration> steps) {
+  auto copy = std::make_unique<Connection>(from.path(), ":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  SQLite::Backup(copy->database(), from.database()).executeStep(-1);
+  (void)migrate(copy->database(), steps);
+  return copy;
+}
+
+// `reason`: why it is not open for writing ("" when reading is what was asked).
+Result<StorePtr> open_to_read(const std::string& path, const std::string& reason, std::span<const Migration> steps) {
+  HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
+  const std::string prefix = reason.empty() ? "" : reason + "; ";
+  if (!file.exists)
+    return in_memory(fmt::format("{}{} does not exist: working in memory; {}", prefix, path, kElsewhere), steps);
+  if (file.empty)
+    return in_memory(fmt::format("{}{} is empty: working in memory; {}", prefix, path, kElsewhere), steps);
+  try {
+    return with_retry([&]() -> Result<StorePtr> {
+      auto connection = connect_to_read(path);
+      StoreState state{.mode = OpenMode::kReadOnly, .message = reason, .schema_version = 0};
+      const SchemaState schema = read_schema(connection->database());
+      if (schema.owner == Owner::kOther) return not_ours(path);
+      if (schema.owner == Owner::kNobody) {
+        return in_memory(fmt::format("{}{} has no tables: working in memory; {}", prefix, path, kElsewhere), steps);
+      }
+      state.schema_version = schema.version;
+      if (schema.version > steps.back().version) {
+        state.message = fmt::format(
+            "{} was written by a newer version (schema {}, this one knows {}): opened for reading only; update hone or "
+            "give "
+            "another path with --db",
+            path, schema.version, steps.back().version);
+      } else {
+        if (schema.version < steps.back().version) connection = migrated_copy(*connection, steps);
+        check_small_tables(connection->database());
+      }
+      configure_reader(connection->database());
+      return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
+    });
+  } catch (const SQLite::Exception& e) {
+    return in_memory(fmt::format("{}{} cannot be read ({}): working in memory; {}", prefix, path, e.what(), kElsewhere),
+                     steps);
+  }
+}
+
+// A damaged file may be moved away when it is ours: it says so in its header, or it never was a database but bears the
+// name of one. Anything else (a model, a note, named by mistake) is the user's.
+Status may_quarantine(const std::string& path) {
+  std::array<char, 100> header{};
+  std::ifstream in(path, std::ios::binary);
+  in.read(header.data(), header.size());
+  const auto got = static_cast<size_t>(in.gcount());
+  constexpr std::string_view kMagic{"SQLite format 3\0", 16};
+  if (std::string_view(header.data(), std::min(got, kMagic.size())) == kMagic.substr(0, got)) {
+    uint32_t application = 0;
+    for (int i = 68; i < 72; ++i)
+      application = application << 8 | static_cast<unsigned char>(header[static_cast<size_t>(i)]);
+    return application == 0 || application == static_cast<uint32_t>(kApplicationId) ? Status{} : not_ours(path);
+  }
+  const std::string extension = fs::path(path).extension().string();
+  if (extension == ".db" || extension == ".sqlite") return {};
+  return invalid_argument(fmt::format(
+      "{} is not a database and is left alone, as its name does not end in .db or .sqlite; give another path", path));
+}
+
+// Moves the damaged file and its side files away. Several processes may find the damage at once: under a lock on the
+// folder only the first still sees the inode that was found damaged. Returns the new name, "" when someone else was
+// first.
+Result<std::string> quarantine(const std::string& path, const FileState& damaged) {
+  const std::string folder = fs::path(path).parent_path().string();
+  const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock < 0) return unavailable(fmt::format("cannot open folder {}: {}", folder, std::strerror(errno)));
+  (void)flock(lock, LOCK_EX);  // where folders cannot be locked the inode check still makes a clash unlikely
+  const auto move = [&]() -> Result<std::string> {
+    HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
+    if (!file.exists || file.inode != damaged.inode || file.device != damaged.device) return std::string();
+    std::string name = fmt::format("{}.corrupt-{}", path, static_cast<int64_t>(std::time(nullptr)));
+    const std::string first = name;
+    std::error_code error;
+    for (int i = 1; fs::exists(name, error); ++i) name = fmt::format("{}.{}", first, i);
+    // The log first: a log left beside the new file would be replayed into it.
+    for (const char* side : {"-wal", "-shm", "-journal"}) fs::rename(path + side, name + side, error);  // mostly absent
+    fs::rename(path, name, error);
+    if (error) return unavailable(fmt::format("cannot move {} away: {}", path, error.message()));
+    return name;
+  };
+  Result<std::string> moved = move();
+  close(lock);
+  return moved;
+}
+
+// One attempt at the file itself. ok with a null store: read it instead, for the reason in `why_not`.
+Result<StorePtr> try_to_write(const std::string& path, const std::string& message, std::span<const Migration> steps,
+                              std::string& why_not) {
+  return with_retry([&]() -> Result<StorePtr> {
+    auto connection = std::make_unique<Connection>(path, path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    SQLite::Database& database = connection->database();
+    SchemaState schema = read_schema(database);
+    if (schema.owner == Owner::kOther) return not_ours(path);
+    if (schema.version > steps.back().version) {
+      why_not = "newer schema";  // open_to_read words it
+      return StorePtr();
+    }
+    if (is_read_only(database)) {
+      why_not = fmt::format("{} is write protected: opened for reading only; {}", path, kElsewhere);
+      return StorePtr();
+    }
+    configure_writer(database);
+    if (schema.owner != Owner::kHone || schema.version < steps.back().version) schema = migrate(database, steps);
+    if (schema.owner == Owner::kOther) return not_ours(path);
+    check_small_tables(database);
+    StoreState state{.mode = OpenMode::kReadWrite, .message = message, .schema_version = schema.version};
+    return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
+  });
+}
+
+Result<StorePtr> open_to_write(const std::string& path, std::span<const Migration> steps) {
+  std::string message;
+  // Twice at most: a file that is damaged again right after it was made anew means a disk that cannot be trusted.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
+    if (!file.exists) {
+      const fs::path folder = fs::path(path).parent_path();
+      std::error_code error;
+      fs::create_directories(folder, error);
+      if (error) {
+        return in_memory(fmt::format("cannot create folder {} ({}): working in memory; {}", folder.string(),
+                                     error.message(), kElsewhere),
+                         steps);
+      }
+    }
+    try {
+      std::string why_not;
+      HONE_ASSIGN_OR_RETURN(StorePtr store, try_to_write(path, message, steps, why_not));
+      if (store) return store;
+      return open_to_read(path, why_not, steps);
+    } catch (const SQLite::Exception& e) {
+      if (!is_damage(e)) {
+        return open_to_read(
+            path, fmt::format("cannot write {} ({}): opened for reading only; {}", path, e.what(), kElsewhere), steps);
+      }
+      HONE_RETURN_IF_ERROR(may_quarantine(path));
+      Result<std::string> moved = quarantine(path, file);
+      if (!moved.ok()) {
+        return in_memory(fmt::format("{} is damaged ({}) and {}: working in memory; {}", path, e.what(),
+                                     moved.status().message(), kElsewhere),
+                         steps);
+      }
+      if (!moved->empty())
+        message = fmt::format("{} was damaged ({}): moved to {}, started a new one", path, e.what(), *moved);
+    }
+  }
+  return in_memory(fmt::format("{} keeps getting damaged: working in memory; {}", path, kElsewhere), steps);
+}
+
+Result<StorePtr> open_path(const OpenOptions& options, std::span<const Migration> steps) {
+  if (options.mode == OpenMode::kInMemory || options.path == ":memory:") return in_memory("", steps);
+  std::string path = options.path;
+  if (path.empty()) {
+    Result<std::string> found = default_path();
+    if (!found.ok()) return in_memory(found.status().message() + ": working in memory", steps);
+    path = *found;
+    if (path == ":memory:") return in_memory("", steps);
+  }
+  if (path.back() == '/') return invalid_argument(fmt::format("{} is a folder, not a database; give a file", path));
+  path = resolve(path);
+  if (options.mode == OpenMode::kReadOnly) return open_to_read(path, "", steps);
+  return open_to_write(path, steps);
+}
+
+}  // namespace
+
+Result<std::string> default_path() {
+  if (auto path = env("HONE_DB")) return *path;
+  if (auto data = env("XDG_DATA_HOME"); data && data->front() == '/') return *data + "/hone/hone.db";
+  if (auto home = env("HOME")) return *home + "/.local/share/hone/hone.db";
+  return not_found("no place for the database: none of HONE_DB, XDG_DATA_HOME (absolute) and HOME is set");
+}
+
+Result<StorePtr> open(const OpenOptions& options) { return open_with(options, migrations()); }
+
+Result<StorePtr> open_with(const OpenOptions& options, std::span<const Migration> steps) {
+  try {
+    return open_path(options, steps);
+  } catch (const SQLite::Exception& e) {
+    return to_status(e, options.path.empty() ? "the database" : options.path);
+  } catch (const std::exception& e) {
+    return resource_exhausted(
+        fmt::format("cannot open {}: {}", options.path.empty() ? "the database" : options.path, e.what()));
+  }
+}
+
+}  // namespace hone::db

@@ -1,0 +1,75 @@
+// What must be true of a database, as queries that return what is not: each row is one fault, as a line for people. The
+// constraints of the schema repeat some of it, but a file may come from an import, a merge or a damaged disk.
+#include "db/store_internal.h"
+
+#include <fmt/format.h>
+
+namespace hone::db {
+namespace {
+
+constexpr const char* kRules[] = {
+    // times
+    "SELECT 'sample of run ' || run_id || ', problem ' || problem_id || ', candidate ' || candidate_id || ', round ' "
+    "|| round "
+    "|| ': time of ' || ns || ' ns is not positive' AS fault FROM samples WHERE ns <= 0 "
+    "ORDER BY run_id, problem_id, candidate_id, round",
+    "SELECT 'decision ' || id || ': time of ' || ns || ' ns, default ' || default_ns || ' ns; both must be positive' "
+    "AS fault "
+    "FROM decisions WHERE ns <= 0 OR default_ns <= 0 ORDER BY id",
+    // decisions rest on samples of their own run
+    "SELECT 'decision ' || d.id || ': run ' || d.run_id || ' has no sample of its winner for problem ' || d.problem_id "
+    "AS "
+    "fault FROM decisions d WHERE NOT EXISTS (SELECT 1 FROM samples s WHERE s.run_id = d.run_id AND "
+    "s.problem_id = d.problem_id AND s.candidate_id = d.winner_id) ORDER BY d.id",
+    "SELECT 'decision ' || d.id || ': run ' || d.run_id || ' has no sample of the default plan for problem ' || "
+    "d.problem_id "
+    "AS fault FROM decisions d WHERE NOT EXISTS (SELECT 1 FROM samples s WHERE s.run_id = d.run_id AND "
+    "s.problem_id = d.problem_id AND s.candidate_id = d.fallback_id) ORDER BY d.id",
+    // speed-ups
+    "SELECT 'decision ' || id || ': speedup ' || speedup || ' is outside its interval [' || speedup_lo || ', ' || "
+    "speedup_hi "
+    "|| ']' AS fault FROM decisions WHERE speedup < speedup_lo * 0.999999 OR speedup > speedup_hi * 1.000001 ORDER BY "
+    "id",
+    "SELECT 'decision ' || id || ': speedup ' || speedup || ' does not agree with ' || default_ns || ' ns / ' || ns || "
+    "' ns' "
+    "AS fault FROM decisions WHERE ns > 0 AND abs(default_ns / ns - speedup) > 0.01 * speedup AND "
+    "(default_ns / ns < speedup_lo * 0.99 OR default_ns / ns > speedup_hi * 1.01) ORDER BY id",
+    // a plan that is the default plan is as fast as itself
+    "SELECT 'decision ' || id || ': the winner is the default plan, yet speedup is ' || speedup AS fault FROM "
+    "decisions "
+    "WHERE winner_id = fallback_id AND abs(speedup - 1) > 0.01 AND (speedup_lo > 1.01 OR speedup_hi < 0.99) ORDER BY "
+    "id",
+};
+
+void check_file(SQLite::Database& database, std::vector<std::string>& faults) {
+  SQLite::Statement integrity(database, "PRAGMA integrity_check");
+  while (integrity.executeStep()) {
+    const std::string line = integrity.getColumn("integrity_check").getString();
+    if (line != "ok") faults.push_back("file: " + line);
+  }
+  SQLite::Statement keys(database, "PRAGMA foreign_key_check");
+  while (keys.executeStep()) {
+    faults.push_back(fmt::format("table {}: row {} refers to a row of {} that does not exist",
+                                 keys.getColumn("table").getString(), keys.getColumn("rowid").getString(),
+                                 keys.getColumn("parent").getString()));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> find_faults(Connection& connection) {
+  std::vector<std::string> faults;
+  try {
+    check_file(connection.database(), faults);
+    for (const char* rule : kRules) {
+      Query q = connection.query(rule);
+      while (q.step()) faults.push_back(q.text("fault"));
+    }
+  } catch (const SQLite::Exception& e) {
+    if (!is_damage(e)) throw;
+    faults.push_back(fmt::format("file: {}; the checks end here", e.what()));
+  }
+  return faults;
+}
+
+}  // namespace hone::db
