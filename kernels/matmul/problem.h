@@ -28,6 +28,9 @@ enum class BLayout : uint8_t { kNn, kNt, kPacked };
 enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual };
 // Canonical text with its sign: "+bias", "+gelu_tanh" ("+gelu" parses as it), "+gelu_erf", "+silu", "+relu", "*gate", "+residual".
 std::string_view epilogue_name(EpilogueOp op);
+std::string_view layout_name(BLayout b);  // "nn", "nt", "packed"
+
+inline constexpr std::string_view kMatmulDTypes = "f32";  // what a matmul can be computed in
 
 struct MatmulProblem {
   DType dtype = DType::kF32;
@@ -56,14 +59,26 @@ struct MatmulProblem {
 // overflows 63 bits ("too large"), an epilogue operand used twice.
 Status validate(const MatmulProblem& problem);
 
-// Canonical string: defaults are left out, order is fixed, parses back to an equal problem.
+// The same problem in the one form that parsing yields: a stride that equals the dense one becomes "dense", batch strides of
+// a batch of one too, -0 becomes 0.
+MatmulProblem canonical(MatmulProblem problem);
+
+// Canonical string: defaults are left out, order is fixed, parses back to canonical(problem).
 std::string to_string(const MatmulProblem& problem);
 // The canonical string without m: problems that differ only in m are one family.
 std::string family(const MatmulProblem& problem);
 
-// Parses one problem. Error: invalid_argument with the text, a caret under the column that is wrong, and the grammar.
+// For help texts and error messages.
+std::string_view problem_grammar();
+
+// Parses and validates one problem. The error is one line: the text, what is wrong, "at column C" (from 1) and the grammar.
 Result<MatmulProblem> parse_problem(std::string_view text);
-// The same with ranges and lists in m, n, k: "m=1-8+1", "m=1-512*2", "m={1,4,16}". In order, first key slowest.
+// The same with ranges and lists in m, n, k: "m=1-8+1", "m=1-512*2", "m={1,4,16}". In the order of the keys in the text, the
+// first slowest. More than kMaxProblems are refused.
 Result<std::vector<MatmulProblem>> parse_problems(std::string_view text);
+inline constexpr int64_t kMaxProblems = 100000;
+
+// For a terminal: the text and, below it, a caret under the column that `error` names ("" when it names none).
+std::string caret_display(std::string_view text, const Status& error);
 
 }  // namespace hone::matmul
