@@ -13,6 +13,7 @@
 
 #include "engine/base/cpu_quota.h"
 #include "engine/base/cpuid.h"
+#include "engine/base/log.h"
 #include "engine/base/machine_internal.h"
 
 namespace hone {
@@ -76,6 +77,7 @@ Status apply_override(const std::string& path, Machine& machine) {
   if (Status status = restrict_machine(text, machine); !status.ok()) {
     return Status(status.code(), fmt::format("HONE_CPU={}: {}", path, status.message()));
   }
+  HONE_LOG_EVENT(LogTopic::kDispatch, "cpu_override", {{"file", path}, {"key", machine.key()}});
   return {};
 }
 

@@ -1,0 +1,42 @@
+#include "engine/base/env.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+
+namespace hone {
+namespace {
+
+std::string trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
+}
+
+}  // namespace
+
+std::optional<std::string> env(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  std::string text = trim(value);
+  if (text.empty()) return std::nullopt;
+  return text;
+}
+
+ThreadSetting resolve_threads(const std::optional<std::string>& hone_threads, const Machine& machine) {
+  std::string text = hone_threads ? trim(*hone_threads) : "";
+  if (text.empty()) return {.threads = machine.cpus_usable, .source = machine.cpus_source};
+  int threads = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error == std::errc() && end == text.data() + text.size() && threads > 0) {
+    return {.threads = threads, .source = "HONE_THREADS"};
+  }
+  return {.threads = machine.cpus_usable,
+          .source = fmt::format("{} (HONE_THREADS={} is not a positive number)", machine.cpus_source, text)};
+}
+
+ThreadSetting threads_in_force(const Machine& machine) { return resolve_threads(env("HONE_THREADS"), machine); }
+
+}  // namespace hone

@@ -1,0 +1,111 @@
+#include "engine/base/cpu_quota.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace hone {
+namespace {
+
+TEST(CpuQuota, ParsesCpuMax) {
+  EXPECT_DOUBLE_EQ(parse_cpu_max("400000 100000\n")->cpus, 4);
+  EXPECT_DOUBLE_EQ(parse_cpu_max("765000 100000\n")->cpus, 7.65);
+  EXPECT_EQ(parse_cpu_max("400000 100000\n")->cgroup_version, 2);
+  EXPECT_FALSE(parse_cpu_max("max 100000\n").has_value());
+  EXPECT_FALSE(parse_cpu_max("max").has_value());
+  EXPECT_FALSE(parse_cpu_max("").has_value());
+  EXPECT_FALSE(parse_cpu_max("400000 0").has_value());
+  EXPECT_FALSE(parse_cpu_max("-1 100000").has_value());
+  EXPECT_FALSE(parse_cpu_max("lots of nonsense").has_value());
+}
+
+TEST(CpuQuota, ParsesCfsQuota) {
+  EXPECT_DOUBLE_EQ(parse_cfs_quota("400000\n", "100000\n")->cpus, 4);
+  EXPECT_FALSE(parse_cfs_quota("-1\n", "100000\n").has_value());
+  EXPECT_FALSE(parse_cfs_quota("", "").has_value());
+  EXPECT_FALSE(parse_cfs_quota("400000", "").has_value());
+}
+
+// Case r2: a quota of 4 CPUs on a bigger machine gives 4; 7.65 gives 7.
+TEST(CpuQuota, CaseR2QuotaLimits) {
+  UsableCpus four = usable_cpus(64, parse_cpu_max("400000 100000"));
+  EXPECT_EQ(four.count, 4);
+  EXPECT_EQ(four.source, "cgroup2 quota 4");
+  UsableCpus seven = usable_cpus(64, parse_cpu_max("765000 100000"));
+  EXPECT_EQ(seven.count, 7);
+  EXPECT_EQ(seven.source, "cgroup2 quota 7.65");
+  EXPECT_EQ(usable_cpus(64, parse_cpu_max("max 100000")).count, 64);
+}
+
+TEST(CpuQuota, TheTighterOneDecidesAndOneIsTheLeast) {
+  EXPECT_EQ(usable_cpus(2, parse_cpu_max("400000 100000")).count, 2);
+  EXPECT_EQ(usable_cpus(2, parse_cpu_max("400000 100000")).source, "affinity");
+  EXPECT_EQ(usable_cpus(8, parse_cfs_quota("50000", "100000")).count, 1);
+  EXPECT_EQ(usable_cpus(8, parse_cfs_quota("50000", "100000")).source, "cgroup1 quota 0.5");
+  EXPECT_EQ(usable_cpus(0, std::nullopt).count, 1);
+}
+
+// A file system in a temporary folder.
+class CpuQuotaFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "hone_cgroup_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  std::string root_;
+};
+
+TEST_F(CpuQuotaFiles, V2TakesTheTightestAncestor) {
+  write("/proc/self/cgroup", "0::/slice/app\n");
+  write("/sys/fs/cgroup/slice/app/cpu.max", "800000 100000\n");
+  write("/sys/fs/cgroup/slice/cpu.max", "300000 100000\n");
+  ASSERT_TRUE(read_cpu_quota(root_).has_value());
+  EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 3);
+}
+
+TEST_F(CpuQuotaFiles, V2InAContainerSeesOnlyTheRoot) {
+  write("/proc/self/cgroup", "0::/docker/0123\n");
+  write("/sys/fs/cgroup/cpu.max", "150000 100000\n");
+  ASSERT_TRUE(read_cpu_quota(root_).has_value());
+  EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 1.5);
+}
+
+TEST_F(CpuQuotaFiles, V1JointControllers) {
+  write("/proc/self/cgroup", "5:memory:/m\n3:cpu,cpuacct:/job\n0::/\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "250000\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  ASSERT_TRUE(read_cpu_quota(root_).has_value());
+  EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 2.5);
+  EXPECT_EQ(read_cpu_quota(root_)->cgroup_version, 1);
+}
+
+TEST_F(CpuQuotaFiles, NoFilesNoLimit) {
+  EXPECT_FALSE(read_cpu_quota(root_).has_value());
+  write("/proc/self/cgroup", "nonsense\n::\n1:cpu:\n");
+  EXPECT_FALSE(read_cpu_quota(root_).has_value());
+}
+
+// Case r3: an affinity mask of one CPU counts as one.
+TEST(CpuQuota, CaseR3AffinityOfOneCpu) {
+  int count = 0;
+  std::thread([&] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
+    count = affinity_cpus();
+  }).join();
+  EXPECT_EQ(count, 1);
+}
+
+}  // namespace
+}  // namespace hone
