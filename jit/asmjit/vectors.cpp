@@ -1,0 +1,319 @@
+// See vectors_internal.h.
+#include "jit/asmjit/vectors_internal.h"
+
+#include <algorithm>
+
+namespace hone::jit {
+
+namespace x86 = asmjit::x86;
+
+namespace {
+
+constexpr uint32_t kSignBit = 0x80000000u;
+
+// vcmpps predicates: ordered (false on NaN), quiet.
+int predicate(ir::CompareOp op) {
+  switch (op) {
+    case ir::CompareOp::kLt:
+      return 0x11;
+    case ir::CompareOp::kLe:
+      return 0x12;
+    case ir::CompareOp::kEq:
+      return 0x00;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Status check_registers(const ir::Kernel& kernel, Isa isa) {
+  const IsaInfo& info = isa_info(isa);
+  for (const ir::Register& r : kernel.registers) {
+    const int lanes = r.type.lanes;
+    const std::string where = "register '" + r.name + "' of kernel '" + kernel.name + "'";
+    if (lanes > info.lanes_f32())
+      return unsupported(where + " has " + std::to_string(lanes) + " lanes; " + std::string(info.name) +
+                         " has at most " + std::to_string(info.lanes_f32()) + " of 32 bits");
+    if (lanes != 1 && lanes != 4 && lanes != 8 && lanes != 16)
+      return unsupported(where + " has " + std::to_string(lanes) + " lanes; asmjit emits 1, 4, 8 or 16");
+    if (!r.type.mask && r.type.dtype != DType::kF32 && r.type.dtype != DType::kS32)
+      return unsupported(where + " holds " + std::string(dtype_name(r.type.dtype)) + "; asmjit emits f32 and s32");
+  }
+  return {};
+}
+
+VectorEmitter::VectorEmitter(const ir::Kernel& kernel, Isa isa, x86::Compiler& cc, IntegerEmitter& integers)
+    : kernel_(kernel), cc_(cc), integers_(integers), avx512_(isa_info(isa).mask_registers) {
+  for (const ir::Register& r : kernel.registers) registers_.emplace_back(register_elements(r));
+}
+
+void VectorEmitter::emit(const ir::Const& op) {
+  const Vec& dst = vec(op.dst);
+  if (op.bits == 0) {
+    cc_.vxorps(dst, dst, dst);
+  } else {
+    cc_.vbroadcastss(dst, pool(op.bits));
+  }
+}
+
+void VectorEmitter::emit(const ir::Load& op) {
+  const Vec& dst = vec(op.dst);
+  const x86::Mem src = integers_.address(op.src);
+  const bool scalar = type(op.dst).lanes == 1;
+  if (!op.mask.valid()) {
+    scalar ? cc_.vmovss(dst.xmm(), src) : cc_.vmovups(dst, src);
+  } else if (!avx512_) {
+    cc_.vmaskmovps(dst, memory_mask(op.mask), src);
+  } else {
+    cc_.k(k(op.mask)).z();
+    scalar ? cc_.vmovss(dst.xmm(), src) : cc_.vmovups(dst, src);
+  }
+}
+
+void VectorEmitter::emit(const ir::Broadcast& op) {
+  const x86::Mem src = integers_.address(op.src);
+  if (type(op.dst).lanes == 1) {
+    cc_.vmovss(vec(op.dst).xmm(), src);
+  } else {
+    cc_.vbroadcastss(vec(op.dst), src);
+  }
+}
+
+void VectorEmitter::emit(const ir::Store& op) {
+  const Vec& src = vec(op.src);
+  const x86::Mem dst = integers_.address(op.dst);
+  const bool scalar = type(op.src).lanes == 1;
+  if (op.mask.valid() && !avx512_) {
+    cc_.vmaskmovps(dst, memory_mask(op.mask), src);
+    return;
+  }
+  if (op.mask.valid()) cc_.k(k(op.mask));
+  scalar ? cc_.vmovss(dst, src.xmm()) : cc_.vmovups(dst, src);
+}
+
+void VectorEmitter::emit(const ir::Binary& op) {
+  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  const bool s32 = type(op.dst).dtype == DType::kS32;
+  switch (op.op) {
+    case ir::BinaryOp::kAdd:
+      s32 ? cc_.vpaddd(dst, a, b) : cc_.vaddps(dst, a, b);
+      break;
+    case ir::BinaryOp::kSub:
+      s32 ? cc_.vpsubd(dst, a, b) : cc_.vsubps(dst, a, b);
+      break;
+    case ir::BinaryOp::kMul:
+      cc_.vmulps(dst, a, b);
+      break;
+    case ir::BinaryOp::kDiv:
+      cc_.vdivps(dst, a, b);
+      break;
+    case ir::BinaryOp::kMin:
+      cc_.vminps(dst, a, b);
+      break;
+    case ir::BinaryOp::kMax:
+      cc_.vmaxps(dst, a, b);
+      break;
+  }
+}
+
+void VectorEmitter::emit(const ir::Fma& op) {
+  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b), &c = vec(op.c);
+  if (dst.id() == c.id()) {
+    cc_.vfmadd231ps(dst, a, b);
+  } else if (dst.id() == a.id()) {
+    cc_.vfmadd213ps(dst, b, c);
+  } else if (dst.id() == b.id()) {
+    cc_.vfmadd213ps(dst, a, c);
+  } else {
+    cc_.vmovaps(dst, c);
+    cc_.vfmadd231ps(dst, a, b);
+  }
+}
+
+void VectorEmitter::emit(const ir::Unary& op) {
+  if (type(op.dst).mask && avx512_) {
+    cc_.kmovw(k(op.dst), k(op.src));
+    return;
+  }
+  const Vec &dst = vec(op.dst), &src = vec(op.src);
+  const int lanes = type(op.dst).lanes;
+  switch (op.op) {
+    case ir::UnaryOp::kMove:
+    case ir::UnaryOp::kBitcast:
+      if (dst.id() != src.id()) cc_.vmovaps(dst, src);
+      break;
+    case ir::UnaryOp::kNeg:
+      cc_.vxorps(dst, src, splat_operand(kSignBit, lanes));
+      break;
+    case ir::UnaryOp::kAbs:
+      cc_.vandps(dst, src, splat_operand(~kSignBit, lanes));
+      break;
+    case ir::UnaryOp::kRound:
+      // imm 8: to nearest even whatever MXCSR says, no precision exception.
+      avx512_ ? cc_.vrndscaleps(dst, src, 8) : cc_.vroundps(dst, src, 8);
+      break;
+    case ir::UnaryOp::kToInt:
+      // Rounds as MXCSR says: to nearest even unless the caller changed it, which the C API does not support.
+      cc_.vcvtps2dq(dst, src);
+      break;
+    case ir::UnaryOp::kToFloat:
+      cc_.vcvtdq2ps(dst, src);
+      break;
+    case ir::UnaryOp::kShl:
+      cc_.vpslld(dst, src, op.imm);
+      break;
+  }
+}
+
+void VectorEmitter::emit(const ir::Compare& op) {
+  if (avx512_) {
+    cc_.vcmpps(k(op.dst), vec(op.a), vec(op.b), predicate(op.op));
+  } else {
+    cc_.vcmpps(vec(op.dst), vec(op.a), vec(op.b), predicate(op.op));
+  }
+}
+
+void VectorEmitter::emit(const ir::Select& op) {
+  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  if (!avx512_) {
+    cc_.vblendvps(dst, b, a, vec(op.mask));
+  } else {
+    cc_.k(k(op.mask)).vblendmps(dst, b, a);
+  }
+}
+
+void VectorEmitter::emit(const ir::Permute& op) {
+  const int lanes = type(op.dst).lanes;
+  if (lanes == 1) {
+    if (status_.ok())
+      status_ = unsupported("kernel '" + kernel_.name + "' permutes scalars; a permute needs 4 lanes or more");
+    return;
+  }
+  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  switch (op.op) {
+    case ir::PermuteOp::kUnpackLo32:
+      cc_.vunpcklps(dst, a, b);
+      break;
+    case ir::PermuteOp::kUnpackHi32:
+      cc_.vunpckhps(dst, a, b);
+      break;
+    case ir::PermuteOp::kUnpackLo64:
+      cc_.vunpcklpd(dst, a, b);
+      break;
+    case ir::PermuteOp::kUnpackHi64:
+      cc_.vunpckhpd(dst, a, b);
+      break;
+    case ir::PermuteOp::kGroups:
+      groups(op);
+      break;
+  }
+}
+
+void VectorEmitter::groups(const ir::Permute& op) {
+  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  const int lanes = type(op.dst).lanes;
+  const int first = op.imm & 3, second = (op.imm >> 4) & 3;  // of (a0, a1, b0, b1)
+  if (lanes == 16) {
+    cc_.vshuff32x4(dst, a, b, op.imm & 0xff);
+  } else if (lanes == 4) {
+    cc_.vmovaps(dst, first == 0 ? a : b);  // one group each: the first of (a, b)
+  } else if (avx512_) {
+    // vperm2f128 has no EVEX form (registers 16 and up); vshuff32x4 takes one group from each operand, so name them
+    // freely.
+    cc_.vshuff32x4(dst, first < 2 ? a : b, second < 2 ? a : b, (first & 1) | (second & 1) << 1);
+  } else {
+    cc_.vperm2f128(dst, a, b, op.imm & 0x33);
+  }
+}
+
+void VectorEmitter::emit(const ir::LaneMask& op) {
+  const int lanes = type(op.dst).lanes;
+  const std::optional<int64_t> known = integers_.env().constant(op.count);
+  // Counts beyond the lanes are legal: clamp before narrowing.
+  x86::Gp count;
+  if (!known) {
+    count = integers_.eval(op.count);
+    const x86::Gp limit = cc_.newInt64();
+    cc_.mov(limit, lanes);
+    cc_.cmp(count, limit);
+    cc_.cmovg(count, limit);
+    cc_.xor_(limit.r32(), limit.r32());
+    cc_.test(count, count);
+    cc_.cmovs(count, limit);
+  }
+  const int64_t fixed = known ? std::clamp<int64_t>(*known, 0, lanes) : 0;
+  if (avx512_) {
+    const x86::Gp bits = cc_.newInt32();
+    cc_.mov(bits, known ? (1 << fixed) - 1 : -1);
+    if (!known) cc_.bzhi(bits, bits, count.r32());
+    cc_.kmovw(k(op.dst), bits);
+    return;
+  }
+  if (known) {
+    uint32_t mask[8];
+    for (int i = 0; i < 8; ++i) mask[i] = i < fixed ? ~0u : 0u;
+    cc_.vmovups(vec(op.dst), pool_vector(mask));
+    return;
+  }
+  const x86::Xmm narrow = cc_.newXmm();
+  const Vec wide = new_vec(lanes);
+  cc_.vmovd(narrow, count.r32());
+  cc_.vpbroadcastd(wide, narrow);
+  cc_.vpcmpgtd(vec(op.dst), wide, pool_vector({0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+void VectorEmitter::emit(const ir::Prefetch& op) {
+  const x86::Mem src = integers_.address(op.src);
+  switch (op.locality) {
+    case 0:
+      cc_.prefetcht0(src);
+      break;
+    case 1:
+      cc_.prefetcht1(src);
+      break;
+    default:
+      cc_.prefetcht2(src);
+  }
+}
+
+const asmjit::BaseReg& VectorEmitter::reg(const ir::RegRef& r) {
+  const ir::Register& decl = kernel_.registers[static_cast<size_t>(r.reg)];
+  asmjit::BaseReg& element = registers_[static_cast<size_t>(r.reg)][register_element(decl, r, integers_.env())];
+  if (!element.isValid()) {
+    if (decl.type.mask && avx512_) {
+      element = cc_.newKw();
+    } else {
+      element = new_vec(decl.type.lanes);
+    }
+  }
+  return element;
+}
+
+VectorEmitter::Vec VectorEmitter::new_vec(int lanes) {
+  if (lanes == 16) return cc_.newZmm();
+  if (lanes == 8) return cc_.newYmm();
+  return cc_.newXmm();
+}
+
+x86::Mem VectorEmitter::pool(uint32_t bits) { return cc_.newUInt32Const(asmjit::ConstPoolScope::kGlobal, bits); }
+
+x86::Mem VectorEmitter::pool_vector(const uint32_t (&lanes)[8]) {
+  return cc_.newConst(asmjit::ConstPoolScope::kGlobal, lanes, sizeof(lanes));
+}
+
+x86::Mem VectorEmitter::splat_operand(uint32_t bits, int lanes) {
+  if (!avx512_) return pool_vector({bits, bits, bits, bits, bits, bits, bits, bits});
+  if (lanes == 16) return pool(bits)._1to16();
+  if (lanes == 8) return pool(bits)._1to8();
+  return pool(bits)._1to4();
+}
+
+VectorEmitter::Vec VectorEmitter::memory_mask(const ir::RegRef& mask) {
+  if (type(mask).lanes != 1) return vec(mask);
+  // Only lane 0 of a scalar's mask is defined; vmaskmovps would act on the others.
+  const x86::Xmm lane0 = cc_.newXmm();
+  cc_.vinsertps(lane0, vec(mask).xmm(), vec(mask).xmm(), 0x0e);
+  return lane0;
+}
+
+}  // namespace hone::jit

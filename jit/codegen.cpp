@@ -1,0 +1,38 @@
+// The registry of code generators: one list (backends.inc) gives the factories and the order of preference.
+#include "jit/codegen.h"
+
+#include <algorithm>
+
+namespace hone::jit {
+
+// Each factory is defined in the folder of its backend.
+#define HONE_BACKEND(id, name, factory) std::unique_ptr<CodeGenerator> factory();
+#include "jit/backends.inc"
+#undef HONE_BACKEND
+
+std::span<CodeGenerator* const> code_generators() {
+  static const std::vector<std::unique_ptr<CodeGenerator>> owned = [] {
+    std::vector<std::unique_ptr<CodeGenerator>> all;
+#define HONE_BACKEND(id, name, factory) all.push_back(factory());
+#include "jit/backends.inc"
+#undef HONE_BACKEND
+    return all;
+  }();
+  static const std::vector<CodeGenerator*> list = [] {
+    std::vector<CodeGenerator*> all;
+    for (const std::unique_ptr<CodeGenerator>& g : owned) all.push_back(g.get());
+    return all;
+  }();
+  return list;
+}
+
+Result<CodeGenerator*> find_code_generator(std::string_view name) {
+  std::string names;
+  for (CodeGenerator* g : code_generators()) {
+    if (g->name() == name) return g;
+    names += (names.empty() ? "" : ", ") + std::string(g->name());
+  }
+  return not_found("code generator '" + std::string(name) + "' is not in this build; it has: " + names);
+}
+
+}  // namespace hone::jit
