@@ -1,0 +1,62 @@
+// Overlap of C with what is read. Intervals are a little stricter than sets of elements: interleaving C with A in one
+// allocation is refused too, because a vector kernel makes no promise about the order of its loads and stores.
+#include "kernels/matmul/operands.h"
+
+#include <fmt/format.h>
+
+namespace hone::matmul {
+namespace {
+
+// Elements from the first to one past the last. The problem is valid, so nothing overflows.
+int64_t span(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row_stride, int64_t cols) {
+  if (batch == 0 || rows == 0 || cols == 0) return 0;
+  return (batch - 1) * batch_stride + (rows - 1) * row_stride + cols;
+}
+
+bool overlap(const float* x, int64_t nx, const float* y, int64_t ny) {
+  if (nx == 0 || ny == 0) return false;
+  const auto a = reinterpret_cast<uintptr_t>(x), b = reinterpret_cast<uintptr_t>(y);
+  return a < b ? b - a < static_cast<uintptr_t>(nx) * sizeof(float)
+               : a - b < static_cast<uintptr_t>(ny) * sizeof(float);
+}
+
+int64_t span_b(const MatmulProblem& p, const PackedB& packed) {
+  if (p.b == BLayout::kPacked) return (p.batch - 1) * packed.batch_stride + packed.elements(p.n, p.k);
+  const bool nt = p.b == BLayout::kNt;
+  return span(p.batch, p.batch_stride_b(), nt ? p.n : p.k, p.row_stride_b(), nt ? p.k : p.n);
+}
+
+}  // namespace
+
+Status check_overlap(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
+  if (p.m == 0 || p.n == 0) return {};
+  const bool product = p.k > 0 && p.alpha != 0;
+  if (product && p.b == BLayout::kPacked && packed.width < 1) {
+    return invalid_argument("b=packed needs the width of its panels, got " + std::to_string(packed.width));
+  }
+  const int64_t c = span(p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.n);
+  const struct {
+    const char* name;
+    const float* data;
+    int64_t elements;
+    bool read;
+  } reads[] = {
+      {"A", o.a, span(p.batch, p.batch_stride_a(), p.m, p.row_stride_a(), p.k), product},
+      {"B", o.b, product ? span_b(p, packed) : 0, product},
+      {"bias", o.bias, p.n, p.has(EpilogueOp::kBias)},
+      {"gate", o.gate, c, p.has(EpilogueOp::kGate)},
+      {"residual", o.residual, c, p.has(EpilogueOp::kResidual)},
+  };
+  if (o.c == nullptr) return invalid_argument("C is null");
+  for (const auto& r : reads) {
+    if (!r.read) continue;
+    if (r.data == nullptr) return invalid_argument(fmt::format("{} is null but the problem reads it", r.name));
+    if (overlap(o.c, c, r.data, r.elements)) {
+      return invalid_argument(fmt::format("C overlaps {} ({} elements at {}, C {} at {}); give C memory of its own",
+                                          r.name, r.elements, fmt::ptr(r.data), c, fmt::ptr(o.c)));
+    }
+  }
+  return {};
+}
+
+}  // namespace hone::matmul

@@ -1,0 +1,35 @@
+// The memory of one matmul call, and the check that it may be written.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/base/status.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::matmul {
+
+// Element 0 of each operand; null where the problem has no use for it. gate and residual are laid out like C.
+struct MatmulOperands {
+  const float* a = nullptr;
+  const float* b = nullptr;  // nn or nt rows, or panels (b=packed)
+  float* c = nullptr;
+  const float* bias = nullptr;
+  const float* gate = nullptr;
+  const float* residual = nullptr;
+};
+
+// How B was packed, for b=packed: panel q holds columns [q*width, (q+1)*width), its element (p, column c of the panel)
+// is at (q*k + p)*width + c, and columns from n on are zero.
+struct PackedB {
+  int64_t width = 0;
+  int64_t batch_stride = 0;  // elements from one batch item's panels to the next; 0: shared
+
+  int64_t panels(int64_t n) const { return (n + width - 1) / width; }
+  int64_t elements(int64_t n, int64_t k) const { return panels(n) * width * k; }
+};
+
+// Refuses, by name, an operand that is needed but null, and a C whose memory (first to last element, as an interval)
+// overlaps an operand that is read. `packed` is needed for b=packed only.
+Status check_overlap(const MatmulProblem& problem, const MatmulOperands& operands, const PackedB& packed = {});
+
+}  // namespace hone::matmul

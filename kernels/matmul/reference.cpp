@@ -1,0 +1,241 @@
+// Slow and obvious. Nothing here is shared with a kernel except the scalar activations, which define the bits.
+#include "kernels/matmul/reference.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernels/math/scalar_ops.h"
+
+namespace hone::matmul {
+namespace {
+
+constexpr double kU = 0x1p-24;
+
+int64_t index_a(const MatmulProblem& p, int64_t item, int64_t i, int64_t q) {
+  return item * p.batch_stride_a() + i * p.row_stride_a() + q;
+}
+
+int64_t index_b(const MatmulProblem& p, const PackedB& packed, int64_t item, int64_t q, int64_t j) {
+  switch (p.b) {
+    case BLayout::kNn:
+      return item * p.batch_stride_b() + q * p.row_stride_b() + j;
+    case BLayout::kNt:
+      return item * p.batch_stride_b() + j * p.row_stride_b() + q;
+    case BLayout::kPacked:
+      return item * packed.batch_stride + ((j / packed.width) * p.k + q) * packed.width + j % packed.width;
+  }
+  return 0;
+}
+
+int64_t index_c(const MatmulProblem& p, int64_t item, int64_t i, int64_t j) {
+  return item * p.batch_stride_c() + i * p.row_stride_c() + j;
+}
+
+// A value and how far f32 arithmetic may be from it.
+struct Bounded {
+  double v = 0, e = 0;
+
+  // After an operation whose exact result is `result` and whose operand errors have grown to `error`.
+  void round(double result, double error) {
+    v = result;
+    e = error + kU * (std::fabs(result) + error) + 0x1p-149;
+  }
+  void activation(double result) {
+    e = 1.13 * e + 6 * kU * (std::fabs(v) + e) + 1e-36;
+    v = result;
+  }
+};
+
+double gelu_tanh(double v) {
+  if (std::isinf(v)) return v > 0 ? v : 0;
+  return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+}
+double gelu_erf(double v) {
+  if (std::isinf(v)) return v > 0 ? v : 0;
+  return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
+}
+double silu(double v) {
+  if (std::isinf(v)) return v > 0 ? v : 0;
+  return v / (1 + std::exp(-v));
+}
+double relu(double v) { return std::isnan(v) ? v : std::fmax(0.0, v); }
+
+void apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, Bounded* x) {
+  switch (op) {
+    case EpilogueOp::kBias:
+      return x->round(x->v + o.bias[j], x->e);
+    case EpilogueOp::kGate:
+      return x->round(x->v * o.gate[at_c], x->e * std::fabs(o.gate[at_c]));
+    case EpilogueOp::kResidual:
+      return x->round(x->v + o.residual[at_c], x->e);
+    case EpilogueOp::kGeluTanh:
+      return x->activation(gelu_tanh(x->v));
+    case EpilogueOp::kGeluErf:
+      return x->activation(gelu_erf(x->v));
+    case EpilogueOp::kSilu:
+      return x->activation(silu(x->v));
+    case EpilogueOp::kRelu:
+      x->v = relu(x->v);
+      return;
+  }
+}
+
+float apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, float v) {
+  switch (op) {
+    case EpilogueOp::kBias:
+      return v + o.bias[j];
+    case EpilogueOp::kGate:
+      return v * o.gate[at_c];
+    case EpilogueOp::kResidual:
+      return v + o.residual[at_c];
+    case EpilogueOp::kGeluTanh:
+      return math::scalar_activation(math::Activation::kGeluTanh, v);
+    case EpilogueOp::kGeluErf:
+      return math::scalar_activation(math::Activation::kGeluErf, v);
+    case EpilogueOp::kSilu:
+      return math::scalar_activation(math::Activation::kSilu, v);
+    case EpilogueOp::kRelu:
+      return math::scalar_activation(math::Activation::kRelu, v);
+  }
+  return v;
+}
+
+Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+                    int64_t j) {
+  double sum = 0, magnitude = 0;
+  for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
+    const double product = static_cast<double>(o.a[index_a(p, item, i, q)]) * o.b[index_b(p, packed, item, q, j)];
+    sum += product;
+    magnitude += std::fabs(product);
+  }
+  const double k = static_cast<double>(p.k);
+  // The sum in double has an error too, 2^29 times smaller per operation.
+  Bounded x{sum, k * kU / (1 - k * kU) * magnitude * (1 + 1e-6) + k * 0x1p-149};
+  if (p.alpha != 1) x.round(p.alpha * x.v, std::fabs(p.alpha) * x.e);
+  const int64_t at_c = index_c(p, item, i, j);
+  if (p.beta != 0) x.round(x.v + static_cast<double>(p.beta) * o.c[at_c], x.e);
+  for (EpilogueOp op : p.epilogue) apply(op, o, j, at_c, &x);
+  return x;
+}
+
+float element_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+                  int64_t j) {
+  float v = 0;
+  for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
+    v = std::fma(o.a[index_a(p, item, i, q)], o.b[index_b(p, packed, item, q, j)], v);
+  }
+  if (p.alpha != 1) v = p.alpha * v;
+  const int64_t at_c = index_c(p, item, i, j);
+  if (p.beta != 0) v = std::fma(p.beta, o.c[at_c], v);
+  for (EpilogueOp op : p.epilogue) v = apply(op, o, j, at_c, v);
+  return v;
+}
+
+template <typename Body>
+void each_element(const MatmulProblem& p, const Body& body) {
+  for (int64_t item = 0; item < p.batch; ++item)
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) body(item, i, j);
+}
+
+// Collects mismatches: counts all, describes the first and the worst.
+class Mismatches {
+ public:
+  void add(int64_t item, int64_t i, int64_t j, float got, double want, double ratio, const std::string& rule) {
+    const std::string text = fmt::format("C[{}][{},{}] = {:.9g}, want {:.9g} {}", item, i, j, got, want, rule);
+    if (result.mismatches++ == 0) first_ = text;
+    if (result.mismatches == 1 || ratio > result.worst) worst_ = text;
+    result.worst = std::fmax(result.worst, ratio);
+  }
+  Comparison finish() {
+    if (result.mismatches == 0) return result;
+    result.text = fmt::format("{} of {} elements wrong; first: {}", result.mismatches, result.elements, first_);
+    if (worst_ != first_) result.text += "; worst: " + worst_;
+    return result;
+  }
+  Comparison result;
+
+ private:
+  std::string first_, worst_;
+};
+
+}  // namespace
+
+Reference reference_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
+  Reference r;
+  r.value.reserve(static_cast<size_t>(p.batch * p.m * p.n));
+  r.bound.reserve(static_cast<size_t>(p.batch * p.m * p.n));
+  each_element(p, [&](int64_t item, int64_t i, int64_t j) {
+    const Bounded x = element_f64(p, o, packed, item, i, j);
+    r.value.push_back(x.v);
+    r.bound.push_back(x.e);
+  });
+  return r;
+}
+
+void ordered_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
+  each_element(p, [&](int64_t item, int64_t i, int64_t j) {
+    o.c[index_c(p, item, i, j)] = element_f32(p, o, packed, item, i, j);
+  });
+}
+
+std::vector<float> pack_b_reference(const MatmulProblem& source, const float* b, int64_t width) {
+  const PackedB packed{width, 0};
+  const int64_t items = source.batch_stride_b() == 0 ? 1 : source.batch;
+  const int64_t each = packed.elements(source.n, source.k);
+  std::vector<float> panels(static_cast<size_t>(items * each), 0.0f);
+  for (int64_t item = 0; item < items; ++item)
+    for (int64_t q = 0; q < source.k; ++q)
+      for (int64_t j = 0; j < source.n; ++j) {
+        const int64_t at = item * each + ((j / width) * source.k + q) * width + j % width;
+        panels[static_cast<size_t>(at)] = b[index_b(source, packed, item, q, j)];
+      }
+  return panels;
+}
+
+Comparison compare(const MatmulProblem& p, const float* c, const Reference& reference) {
+  Mismatches found;
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  each_element(p, [&](int64_t item, int64_t i, int64_t j) {
+    const auto at = static_cast<size_t>(found.result.elements++);
+    const double want = reference.value[at], bound = reference.bound[at];
+    const float got = c[index_c(p, item, i, j)];
+    if (std::isnan(want) || std::isnan(got)) {
+      if (std::isnan(want) != std::isnan(got)) found.add(item, i, j, got, want, kInf, "(NaN)");
+      return;
+    }
+    if (static_cast<double>(got) == want) return;
+    // A result beyond the largest float is inf in f32.
+    const bool may_overflow = std::fabs(want) + bound >= std::numeric_limits<float>::max();
+    if (std::isinf(got) && may_overflow && (got > 0) == (want > 0)) return;
+    const double error = std::fabs(got - want);
+    const double ratio = bound > 0 ? error / bound : kInf;
+    if (std::isinf(want) || std::isinf(got) || !(error <= bound)) {
+      found.add(item, i, j, got, want, std::isinf(want) || std::isinf(got) ? kInf : ratio,
+                fmt::format("(error {:.3g}, bound {:.3g})", error, bound));
+    } else {
+      found.result.worst = std::fmax(found.result.worst, ratio);
+    }
+  });
+  return found.finish();
+}
+
+Comparison compare_bits(const MatmulProblem& p, const float* c, const float* expected) {
+  Mismatches found;
+  each_element(p, [&](int64_t item, int64_t i, int64_t j) {
+    ++found.result.elements;
+    const float got = c[index_c(p, item, i, j)], want = expected[index_c(p, item, i, j)];
+    if (std::isnan(got) && std::isnan(want)) return;
+    if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want)) return;
+    double size = std::fabs(static_cast<double>(got) - want);
+    if (std::isnan(size)) size = std::numeric_limits<double>::infinity();
+    found.add(item, i, j, got, want, size,
+              fmt::format("(bits {:08x}, want {:08x})", std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want)));
+  });
+  return found.finish();
+}
+
+}  // namespace hone::matmul
