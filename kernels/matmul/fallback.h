@@ -1,0 +1,32 @@
+// The precompiled matmul: what runs when executable memory is refused, or when no code generator can target this CPU.
+//
+// Plain C++, any shape, the bits of class `ordered`. Vectorised by the compiler over columns for AVX2 and FMA; on older
+// CPUs std::fma is a library call, which is slow but gives the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/matmul/operands.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::matmul {
+
+// Columns in one strip, the unit in which callers divide n among threads.
+inline constexpr int64_t kFallbackColumns = 16;
+int64_t fallback_strips(const MatmulProblem& problem);
+
+// A part of the output. Parts that share no element may run at the same time.
+struct FallbackRange {
+  int64_t item = 0;  // batch item
+  int64_t row_begin = 0, row_end = 0;
+  int64_t strip_begin = 0, strip_end = 0;
+};
+
+// The problem and operands must have passed validate() and check_overlap(). Allocates nothing.
+void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operands, const PackedB& packed,
+                     const FallbackRange& range);
+
+// All of it, on the calling thread.
+void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operands, const PackedB& packed = {});
+
+}  // namespace hone::matmul
