@@ -166,7 +166,7 @@ class MatmulLowering {
   void block_loops() {
     const int64_t tiles = ceil_div(p_.n, t_.nr);
     auto for_j = [&](bool parallel, const std::function<void(Affine)>& body) {
-      if (!parallel && tiles <= block_tiles()) return body(0);
+      if (tiles <= block_tiles()) return body(0);  // one block: a loop would only hide constants
       parallel ? b_.parallel("j", 0, tiles, block_tiles(), body) : b_.serial("j", 0, tiles, block_tiles(), body);
     };
     auto for_i = [&](bool parallel, const std::function<void(Affine)>& body) {
