@@ -1,0 +1,74 @@
+# Installs what hone is built from. Sourced by tools/quickstart and tools/test; run alone it does the same.
+#
+# Only what is missing is installed, so a machine that has everything needs neither root nor a network. Optional packages
+# (peers for `hone bench --compare`, ccache) are asked for together with the rest and missed without an error.
+
+hone_packages=(
+  build-essential cmake ninja-build pkg-config git ca-certificates python3
+  llvm-19-dev libasmjit-dev libzstd-dev zlib1g-dev libxml2-dev
+  libsqlite3-dev libsqlitecpp-dev
+  libtbb-dev libhwloc-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev
+)
+hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
+hone_optional_packages=(ccache libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev)
+
+hone_die() {
+  printf '%s: %s\n' "$(basename "$0")" "$1" >&2
+  exit 1
+}
+
+hone_missing() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed' || printf '%s\n' "$package"
+  done
+}
+
+# hone_install_deps [test]: everything to build; with `test` also what the tests and checks need.
+hone_install_deps() {
+  command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+    hone_die "this is not a Debian system: install the packages listed in tools/lib/deps.sh by hand, then use the presets of CMakePresets.json"
+  local wanted=("${hone_packages[@]}") missing optional
+  [ "${1:-}" = test ] && wanted+=("${hone_test_packages[@]}")
+  mapfile -t missing < <(hone_missing "${wanted[@]}")
+  mapfile -t optional < <(hone_missing "${hone_optional_packages[@]}")
+  [ ${#missing[@]} -eq 0 ] && [ ${#optional[@]} -eq 0 ] && return 0
+  if [ "$(id -u)" -ne 0 ]; then
+    [ ${#missing[@]} -eq 0 ] && return 0
+    hone_die "run as root once to install: ${missing[*]}"
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  local log
+  log=$(mktemp)
+  echo "installing ${missing[*]} ${optional[*]}" >&2
+  if ! apt-get update -qq -o Acquire::Retries=2 >"$log" 2>&1; then
+    echo "apt-get update failed; trying with the package lists at hand" >&2
+  fi
+  if [ ${#missing[@]} -gt 0 ] && ! apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
+    grep -E '^E:' "$log" | head -3 >&2
+    hone_die "cannot install ${missing[*]}: is there a network, and is this Debian 12? (log: $log)"
+  fi
+  if [ ${#optional[@]} -gt 0 ] && ! apt-get install -y -qq --no-install-recommends "${optional[@]}" >"$log" 2>&1; then
+    echo "optional packages are not available: ${optional[*]}" >&2
+  fi
+  rm -f "$log"
+}
+
+# hone_build PRESET [TARGET...]: configures build/PRESET and builds the targets (default: all).
+hone_build() {
+  local preset=$1
+  shift
+  cmake --preset "$preset" >"$HONE_ROOT/build/$preset.configure.log" 2>&1 || {
+    grep -A8 'CMake Error' "$HONE_ROOT/build/$preset.configure.log" | head -20 >&2
+    hone_die "cannot configure; the log is build/$preset.configure.log"
+  }
+  local targets=()
+  [ $# -gt 0 ] && targets=(--target "$@")
+  cmake --build "$HONE_ROOT/build/$preset" "${targets[@]}"
+}
+
+HONE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+mkdir -p "$HONE_ROOT/build"
+cd "$HONE_ROOT" || exit 1
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then hone_install_deps test; fi
