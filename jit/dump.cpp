@@ -44,6 +44,13 @@ bool dump_enabled() { return dump_directory() != nullptr; }
 
 void dump_kernel(const ir::Kernel& kernel, std::string_view generator, std::string_view listing,
                  std::span<const std::byte> code) {
+  const std::string name(generator);
+  dump_text(kernel, "ir", ir::print(kernel));
+  dump_text(kernel, name + ".s", listing);
+  dump_text(kernel, name + ".bin", {reinterpret_cast<const char*>(code.data()), code.size()});
+}
+
+void dump_text(const ir::Kernel& kernel, std::string_view suffix, std::string_view text) {
   const char* dir = dump_directory();
   if (dir == nullptr) return;
   std::error_code error;
@@ -52,11 +59,7 @@ void dump_kernel(const ir::Kernel& kernel, std::string_view generator, std::stri
     std::fprintf(stderr, "hone: HONE_JIT_DUMP: cannot make directory %s (%s)\n", dir, error.message().c_str());
     return;
   }
-  const std::filesystem::path base = std::filesystem::path(dir) / file_name(kernel.name);
-  const std::string stem = base.string() + "." + std::string(generator);
-  write(base.string() + ".ir", ir::print(kernel));
-  write(stem + ".s", listing);
-  write(stem + ".bin", {reinterpret_cast<const char*>(code.data()), code.size()});
+  write(std::filesystem::path(dir) / (file_name(kernel.name) + "." + std::string(suffix)), text);
 }
 
 }  // namespace hone::jit

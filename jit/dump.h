@@ -17,5 +17,7 @@ bool dump_enabled();
 // never more: a full disk must not stop a kernel from running.
 void dump_kernel(const ir::Kernel& kernel, std::string_view generator, std::string_view listing,
                  std::span<const std::byte> code);
+// Writes NAME.SUFFIX by the same rules, for what only one generator has.
+void dump_text(const ir::Kernel& kernel, std::string_view suffix, std::string_view text);
 
 }  // namespace hone::jit

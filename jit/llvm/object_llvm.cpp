@@ -1,0 +1,203 @@
+// Target machine and pass pipeline. There are no IR passes: the lowering emits loops and addresses in their final form.
+// Code generation is LLVM's own, without its IR preparation (loop strength reduction and friends would choose other
+// induction pointers, one per row). README.md says what each choice measured.
+//
+// LLVM ends the process on what it calls fatal errors. Their causes are avoided rather than handled: a handler may not
+// return, and there is one per process, which a host that uses LLVM itself may want. What is left is an exhausted heap.
+#include <llvm/CodeGen/MachineModuleInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/TargetPassConfig.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+
+#include "jit/dump.h"
+#include "jit/llvm/lower_internal.h"
+#include "jit/llvm/object_internal.h"
+
+namespace hone::jit {
+
+namespace {
+
+// The usual entry point, addISelPasses, brings the IR preparation with it. This names the part behind that, which is
+// protected.
+struct InstructionSelection : llvm::TargetPassConfig {
+  using TargetPassConfig::addCoreISelPasses;
+};
+
+// Only what the ISA names is enabled; LLVM never looks at the host.
+std::string feature_string(const IsaInfo& isa) {
+  std::string features;
+  for (const std::string& name : isa.required.names()) features += (features.empty() ? "+" : ",+") + name;
+  if (isa.vector_bits == 512) features += ",+evex512";  // LLVM's name for "512-bit vectors too"
+  return features;
+}
+
+// The machine model decides how loads are scheduled against register pressure, and nothing about legality. Measured on
+// Sapphire Rapids (14x32, k unrolled by 2): sapphirerapids 193 GFLOP/s; skylake-avx512, icelake-server and znver4 181.
+// For 256 bits (4x24): skylake 113, generic 69 with a spill.
+std::string_view tuning(const IsaInfo& isa) { return isa.vector_bits == 512 ? "sapphirerapids" : "skylake"; }
+
+void set_attributes(llvm::Function& f, const IsaInfo& isa) {
+  const std::string bits = std::to_string(isa.vector_bits);
+  f.addFnAttr(llvm::Attribute::NoUnwind);
+  f.addFnAttr("prefer-vector-width", bits);
+  f.addFnAttr("min-legal-vector-width", bits);
+  f.addFnAttr("tune-cpu", tuning(isa));
+}
+
+// Without a handler LLVM would end the process on an error diagnostic.
+void collect_errors(llvm::LLVMContext& context, std::string& errors) {
+  context.setDiagnosticHandlerCallBack(
+      [](const llvm::DiagnosticInfo* info, void* out) {
+        if (info->getSeverity() != llvm::DS_Error) return;
+        llvm::raw_string_ostream stream(*static_cast<std::string*>(out));
+        llvm::DiagnosticPrinterRawOStream printer(stream);
+        info->print(printer);
+      },
+      &errors);
+}
+
+Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, llvm::CodeGenFileType type,
+                llvm::SmallVectorImpl<char>& out) {
+  llvm::raw_svector_ostream stream(out);
+  llvm::legacy::PassManager passes;
+  llvm::TargetPassConfig* config = machine.createPassConfig(passes);
+  config->setDisableVerify(true);
+  passes.add(config);
+  auto* info = new llvm::MachineModuleInfoWrapperPass(&machine);  // `passes` owns both
+  passes.add(info);
+  config->addISelPrepare();
+  if ((config->*&InstructionSelection::addCoreISelPasses)()) return internal_error("LLVM has no instruction selector");
+  config->addMachinePasses();
+  config->setInitialized();
+  if (machine.addAsmPrinter(passes, stream, nullptr, type, info->getMMI().getContext()))
+    return internal_error("LLVM cannot write this kind of file");
+  passes.add(llvm::createFreeMachineFunctionPass());
+  passes.run(module);
+  return {};
+}
+
+// For HONE_JIT_DUMP: what goes in and the assembly that comes out, by a second code generation.
+Status describe(llvm::LLVMTargetMachine& machine, llvm::Module& module, LlvmObject& object) {
+  std::string problems;
+  llvm::raw_string_ostream problem_stream(problems);
+  if (llvm::verifyModule(module, &problem_stream)) return internal_error("malformed LLVM IR: " + problems);
+  llvm::raw_string_ostream stream(object.ir);
+  module.print(stream, nullptr);
+  llvm::SmallVector<char, 0> text;
+  HONE_RETURN_IF_ERROR(generate(machine, module, llvm::CodeGenFileType::AssemblyFile, text));
+  object.listing.assign(text.begin(), text.end());
+  return {};
+}
+
+size_t symbol_size(const llvm::MemoryBuffer& object, llvm::StringRef symbol) {
+  auto file = llvm::object::ObjectFile::createObjectFile(object.getMemBufferRef());
+  if (!file) {
+    llvm::consumeError(file.takeError());  // the linker reads the same object and reports it
+    return 0;
+  }
+  for (const llvm::object::ELFSymbolRef s : (*file)->symbols()) {
+    auto name = s.getName();
+    if (!name)
+      llvm::consumeError(name.takeError());
+    else if (*name == symbol)
+      return s.getSize();
+  }
+  return 0;
+}
+
+std::string symbol_name(const std::string& kernel) {
+  std::string name = "hone_" + kernel;
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!plain) c = '_';
+  }
+  return name;
+}
+
+std::unique_ptr<llvm::LLVMTargetMachine> make_machine(Isa isa, std::string& error) {
+  const std::string triple = llvm_triple();
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (target == nullptr) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(
+      target->createTargetMachine(triple, "x86-64", feature_string(isa_info(isa)), options, llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true)));
+}
+
+}  // namespace
+
+std::string llvm_triple() { return llvm::sys::getProcessTriple(); }
+
+LlvmCompiler::LlvmCompiler() : idle_(all_isas().size()) {
+  static const bool initialised = [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    return true;
+  }();
+  static_cast<void>(initialised);
+}
+
+LlvmCompiler::~LlvmCompiler() = default;
+
+Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, Isa isa) {
+  std::string error;
+  std::unique_ptr<llvm::LLVMTargetMachine> machine = take(isa);
+  if (machine == nullptr) machine = make_machine(isa, error);
+  if (machine == nullptr) return unsupported("this LLVM cannot generate code for " + llvm_triple() + ": " + error);
+  Result<LlvmObject> object = compile(kernel, isa, *machine);
+  // After an error the machine's state is nobody's to vouch for.
+  if (object.ok()) give_back(isa, std::move(machine));
+  return object;
+}
+
+Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, Isa isa, llvm::LLVMTargetMachine& machine) {
+  std::string error;
+  llvm::LLVMContext context;
+  context.setDiscardValueNames(!dump_enabled());
+  collect_errors(context, error);
+  llvm::Module module(kernel.name, context);
+  module.setTargetTriple(machine.getTargetTriple().str());
+  module.setDataLayout(machine.createDataLayout());
+
+  LlvmObject object;
+  object.symbol = symbol_name(kernel.name);
+  HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(isa), module).lower(object.symbol));
+  set_attributes(*module.getFunction(object.symbol), isa_info(isa));
+  if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, object));
+  llvm::SmallVector<char, 0> bytes;
+  HONE_RETURN_IF_ERROR(generate(machine, module, llvm::CodeGenFileType::ObjectFile, bytes));
+  if (!error.empty()) return internal_error("LLVM: " + error);
+  object.buffer = std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), kernel.name, false);
+  object.size = symbol_size(*object.buffer, object.symbol);
+  return object;
+}
+
+std::unique_ptr<llvm::LLVMTargetMachine> LlvmCompiler::take(Isa isa) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::unique_ptr<llvm::LLVMTargetMachine>>& idle = idle_[static_cast<size_t>(isa)];
+  if (idle.empty()) return nullptr;
+  std::unique_ptr<llvm::LLVMTargetMachine> machine = std::move(idle.back());
+  idle.pop_back();
+  return machine;
+}
+
+void LlvmCompiler::give_back(Isa isa, std::unique_ptr<llvm::LLVMTargetMachine> machine) {
+  const std::lock_guard lock(mutex_);
+  idle_[static_cast<size_t>(isa)].push_back(std::move(machine));
+}
+
+}  // namespace hone::jit

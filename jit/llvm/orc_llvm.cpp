@@ -1,0 +1,153 @@
+// The "llvm" code generator: compiles a kernel to an object and links it with ORC into memory of its own. JITLink
+// writes code to pages that are not executable and then makes them executable and read-only, so no page is ever both.
+// Each kernel lives in its own JITDylib: dropping that releases its pages.
+#include <llvm/Config/llvm-config.h>
+#include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
+#include <llvm/Support/MemoryBuffer.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
+#include "engine/base/log.h"
+#include "engine/base/machine.h"
+#include "jit/codegen.h"
+#include "jit/dump.h"
+#include "jit/exec_memory.h"
+#include "jit/llvm/lower_internal.h"
+#include "jit/llvm/object_internal.h"
+
+namespace hone::jit {
+
+namespace {
+
+namespace orc = llvm::orc;
+
+Status to_status(llvm::Error error, const std::string& what) {
+  return internal_error(what + ": " + llvm::toString(std::move(error)));
+}
+
+// An ORC session. Kernels share it, and keep it alive.
+class Linker {
+ public:
+  static Result<std::shared_ptr<Linker>> create() {
+    auto builder = orc::LLJITBuilder();
+    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(llvm_triple())))
+        .setLinkProcessSymbolsByDefault(false)
+        .setPlatformSetUp(orc::setUpInactivePlatform)
+        .setObjectLinkingLayerCreator([](orc::ExecutionSession& session,
+                                         const llvm::Triple&) -> llvm::Expected<std::unique_ptr<orc::ObjectLayer>> {
+          auto memory = llvm::jitlink::InProcessMemoryManager::Create();
+          if (!memory) return memory.takeError();
+          return std::make_unique<orc::ObjectLinkingLayer>(session, std::move(*memory));
+        });
+    auto jit = builder.create();
+    if (!jit) return to_status(jit.takeError(), "cannot start LLVM's linker");
+    // The lookup returns the same error; ORC's default reporter would print it as well.
+    (*jit)->getExecutionSession().setErrorReporter([](llvm::Error e) { llvm::consumeError(std::move(e)); });
+    return std::shared_ptr<Linker>(new Linker(std::move(*jit)));
+  }
+
+  Result<orc::JITDylib*> link(LlvmObject& object, ir::TaskFn& entry) {
+    orc::ExecutionSession& session = jit_->getExecutionSession();
+    orc::JITDylib& library = session.createBareJITDylib("kernel." + std::to_string(next_.fetch_add(1)));
+    if (llvm::Error e = jit_->addObjectFile(library, std::move(object.buffer))) {
+      remove(library);
+      return to_status(std::move(e), "cannot link " + object.symbol);
+    }
+    auto address = session.lookup({&library}, jit_->mangleAndIntern(object.symbol));
+    if (!address) {
+      remove(library);
+      return to_status(address.takeError(), "cannot link " + object.symbol);
+    }
+    entry = address->getAddress().toPtr<ir::TaskFn>();
+    return &library;
+  }
+
+  void remove(orc::JITDylib& library) {
+    // Fails only for a session that has ended, which this object outlives.
+    if (llvm::Error e = jit_->getExecutionSession().removeJITDylib(library)) llvm::consumeError(std::move(e));
+  }
+
+ private:
+  explicit Linker(std::unique_ptr<orc::LLJIT> jit) : jit_(std::move(jit)) {}
+  std::unique_ptr<orc::LLJIT> jit_;
+  std::atomic<uint64_t> next_{0};
+};
+
+class LlvmKernel final : public CompiledKernel {
+ public:
+  LlvmKernel(std::shared_ptr<Linker> linker, orc::JITDylib* library, ir::TaskFn function, size_t size)
+      : linker_(std::move(linker)), library_(library), entry_(function), size_(size) {}
+  LlvmKernel(const LlvmKernel&) = delete;
+  LlvmKernel& operator=(const LlvmKernel&) = delete;
+  ~LlvmKernel() override { linker_->remove(*library_); }
+
+  ir::TaskFn entry() const override { return entry_; }
+  std::span<const std::byte> code() const override { return {reinterpret_cast<const std::byte*>(entry_), size_}; }
+
+ private:
+  std::shared_ptr<Linker> linker_;
+  orc::JITDylib* library_;
+  ir::TaskFn entry_;
+  size_t size_;
+};
+
+class LlvmGenerator final : public CodeGenerator {
+ public:
+  std::string_view name() const override { return "llvm"; }
+  std::string version() const override {
+    return std::string("llvm-") + LLVM_VERSION_STRING + "/" + std::to_string(kLlvmLoweringVersion);
+  }
+
+  bool targets(Isa isa) const override {
+    static const Result<Machine> machine = detect_machine();
+    return machine.ok() && machine.value().supports(isa);
+  }
+
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
+    HONE_RETURN_IF_ERROR(exec_memory_available());
+    const auto start = std::chrono::steady_clock::now();
+    HONE_ASSIGN_OR_RETURN(LlvmObject object, compiler_.compile(kernel, isa));
+    const auto compiled = std::chrono::steady_clock::now();
+    HONE_ASSIGN_OR_RETURN(std::shared_ptr<Linker> linker, this->linker());
+    ir::TaskFn entry = nullptr;
+    HONE_ASSIGN_OR_RETURN(orc::JITDylib* const library, linker->link(object, entry));
+    const auto linked = std::chrono::steady_clock::now();
+    HONE_LOG_EVENT(LogTopic::kJit, "compile",
+                   {{"generator", "llvm"},
+                    {"kernel", kernel.name},
+                    {"bytes", object.size},
+                    {"compile_us", std::chrono::duration_cast<std::chrono::microseconds>(compiled - start).count()},
+                    {"link_us", std::chrono::duration_cast<std::chrono::microseconds>(linked - compiled).count()}});
+    auto compiled_kernel = std::make_unique<LlvmKernel>(std::move(linker), library, entry, object.size);
+    if (dump_enabled()) {
+      dump_text(kernel, "llvm.ll", object.ir);
+      dump_kernel(kernel, "llvm", object.listing, compiled_kernel->code());
+    }
+    return std::unique_ptr<CompiledKernel>(std::move(compiled_kernel));
+  }
+
+ private:
+  // Made by the first compile: a process that only reads plans never pays for it.
+  Result<std::shared_ptr<Linker>> linker() {
+    std::lock_guard lock(mutex_);
+    if (linker_ == nullptr) {
+      HONE_ASSIGN_OR_RETURN(linker_, Linker::create());
+    }
+    return linker_;
+  }
+
+  LlvmCompiler compiler_;
+  std::mutex mutex_;
+  std::shared_ptr<Linker> linker_;
+};
+
+}  // namespace
+
+std::unique_ptr<CodeGenerator> make_llvm_generator();
+std::unique_ptr<CodeGenerator> make_llvm_generator() { return std::make_unique<LlvmGenerator>(); }
+
+}  // namespace hone::jit
