@@ -6,6 +6,7 @@
 // on it, which would take the lock away from another Store of the same process in the middle of its transaction.
 #include <SQLiteCpp/Backup.h>
 #include <fcntl.h>
+#include <sqlite3.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ constexpr std::string_view kElsewhere = "set HONE_DB or --db to a writable path 
 // What was there when it was looked at; `inode` tells later whether it still is the same file.
 struct FileState {
   bool exists = false;
-  bool empty = false;
+  int64_t size = 0;
   dev_t device = 0;
   ino_t inode = 0;
 };
@@ -46,8 +47,31 @@ Result<FileState> look_at(const std::string& path) {
     return invalid_argument(fmt::format("{} is a folder, not a database; give a file, such as {}/hone.db", path, path));
   }
   if (!S_ISREG(info.st_mode)) return invalid_argument(fmt::format("{} is not a regular file; give another path", path));
-  return FileState{.exists = true, .empty = info.st_size == 0, .device = info.st_dev, .inode = info.st_ino};
+  return FileState{.exists = true, .size = info.st_size, .device = info.st_dev, .inode = info.st_ino};
 }
+
+// SQLite finds the side files of a database by name, so a process that is about to open NAME while another one moves it
+// away and makes it anew would join the old file with the new log. Hence opening holds the folder's lock shared, and
+// moving holds it alone. flock() on the folder itself leaves no lock file behind. Where folders cannot be locked (some
+// network file systems), or a forked child keeps the lock, this goes on without after a while: the inode check remains.
+class FolderLock {
+ public:
+  FolderLock(const std::string& path, int kind)
+      : folder_(::open(fs::path(path).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    for (int i = 0; folder_ >= 0 && i < 2000; ++i) {
+      if (flock(folder_, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  ~FolderLock() {
+    if (folder_ >= 0) close(folder_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  const int folder_;
+};
 
 // The place that relative names, links and trailing parts finally mean, so that a rename moves the file and not a link.
 std::string resolve(const std::string& path) {
@@ -65,6 +89,9 @@ Status not_ours(const std::string& path) {
   return invalid_argument(
       fmt::format("{} is the SQLite database of another application and is left alone; give another path", path));
 }
+
+// SQLite takes a file of one byte for an empty one and would overwrite it.
+SQLite::Exception one_byte() { return SQLite::Exception("file of one byte", SQLITE_NOTADB); }
 
 Result<StorePtr> in_memory(std::string message, std::span<const Migration> steps) {
   auto connection = std::make_unique<Connection>(":memory:", ":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
@@ -107,13 +134,15 @@ std::unique_ptr<Connection> migrated_copy(Connection& from, std::span<const Migr
 
 // `reason`: why it is not open for writing ("" when reading is what was asked).
 Result<StorePtr> open_to_read(const std::string& path, const std::string& reason, std::span<const Migration> steps) {
+  FolderLock nobody_moves_it(path, LOCK_SH);
   HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
   const std::string prefix = reason.empty() ? "" : reason + "; ";
   if (!file.exists)
     return in_memory(fmt::format("{}{} does not exist: working in memory; {}", prefix, path, kElsewhere), steps);
-  if (file.empty)
+  if (file.size == 0)
     return in_memory(fmt::format("{}{} is empty: working in memory; {}", prefix, path, kElsewhere), steps);
   try {
+    if (file.size == 1) throw one_byte();
     return with_retry([&]() -> Result<StorePtr> {
       auto connection = connect_to_read(path);
       StoreState state{.mode = OpenMode::kReadOnly, .message = reason, .schema_version = 0};
@@ -162,30 +191,21 @@ Status may_quarantine(const std::string& path) {
       "{} is not a database and is left alone, as its name does not end in .db or .sqlite; give another path", path));
 }
 
-// Moves the damaged file and its side files away. Several processes may find the damage at once: under a lock on the
-// folder only the first still sees the inode that was found damaged. Returns the new name, "" when someone else was
-// first.
+// Moves the damaged file and its side files away. Several processes may find the damage at once: only the first still
+// sees the inode that was found damaged. Returns the new name, "" when someone else was first.
 Result<std::string> quarantine(const std::string& path, const FileState& damaged) {
-  const std::string folder = fs::path(path).parent_path().string();
-  const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0) return unavailable(fmt::format("cannot open folder {}: {}", folder, std::strerror(errno)));
-  (void)flock(lock, LOCK_EX);  // where folders cannot be locked the inode check still makes a clash unlikely
-  const auto move = [&]() -> Result<std::string> {
-    HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
-    if (!file.exists || file.inode != damaged.inode || file.device != damaged.device) return std::string();
-    std::string name = fmt::format("{}.corrupt-{}", path, static_cast<int64_t>(std::time(nullptr)));
-    const std::string first = name;
-    std::error_code error;
-    for (int i = 1; fs::exists(name, error); ++i) name = fmt::format("{}.{}", first, i);
-    // The log first: a log left beside the new file would be replayed into it.
-    for (const char* side : {"-wal", "-shm", "-journal"}) fs::rename(path + side, name + side, error);  // mostly absent
-    fs::rename(path, name, error);
-    if (error) return unavailable(fmt::format("cannot move {} away: {}", path, error.message()));
-    return name;
-  };
-  Result<std::string> moved = move();
-  close(lock);
-  return moved;
+  FolderLock nobody_opens(path, LOCK_EX);
+  HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
+  if (!file.exists || file.inode != damaged.inode || file.device != damaged.device) return std::string();
+  const std::string first = fmt::format("{}.corrupt-{}", path, static_cast<int64_t>(std::time(nullptr)));
+  std::string name = first;
+  std::error_code error;
+  for (int i = 1; fs::exists(name, error); ++i) name = fmt::format("{}.{}", first, i);
+  // The log first: a log left beside the new file would be replayed into it.
+  for (const char* side : {"-wal", "-shm", "-journal"}) fs::rename(path + side, name + side, error);  // mostly absent
+  fs::rename(path, name, error);
+  if (error) return unavailable(fmt::format("cannot move {} away: {}", path, error.message()));
+  return name;
 }
 
 // One attempt at the file itself. ok with a null store: read it instead, for the reason in `why_not`.
@@ -217,7 +237,7 @@ Result<StorePtr> open_to_write(const std::string& path, std::span<const Migratio
   std::string message;
   // Twice at most: a file that is damaged again right after it was made anew means a disk that cannot be trusted.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
+    HONE_ASSIGN_OR_RETURN(FileState file, look_at(path));
     if (!file.exists) {
       const fs::path folder = fs::path(path).parent_path();
       std::error_code error;
@@ -229,6 +249,9 @@ Result<StorePtr> open_to_write(const std::string& path, std::span<const Migratio
       }
     }
     try {
+      FolderLock nobody_moves_it(path, LOCK_SH);
+      HONE_ASSIGN_OR_RETURN(file, look_at(path));
+      if (file.size == 1) throw one_byte();
       std::string why_not;
       HONE_ASSIGN_OR_RETURN(StorePtr store, try_to_write(path, message, steps, why_not));
       if (store) return store;

@@ -1,5 +1,6 @@
 #include "db/schema_internal.h"
 
+#include <SQLiteCpp/Savepoint.h>
 #include <sqlite3.h>
 
 #include <fmt/format.h>
@@ -20,6 +21,8 @@ int64_t scalar(SQLite::Database& database, const char* sql) { return database.ex
 std::span<const Migration> migrations() { return kMigrations; }
 
 SchemaState read_schema(SQLite::Database& database) {
+  // One snapshot: between two reads another process may create the tables, and they would look like someone else's.
+  SQLite::Savepoint snapshot(database, "read_schema");
   SchemaState state;
   state.version = static_cast<int>(scalar(database, "PRAGMA user_version"));
   const int64_t application = scalar(database, "PRAGMA application_id");
@@ -28,6 +31,7 @@ SchemaState read_schema(SQLite::Database& database) {
   } else if (application != 0 || state.version != 0 || scalar(database, "SELECT count(*) FROM sqlite_schema") != 0) {
     state.owner = Owner::kOther;
   }
+  snapshot.release();
   return state;
 }
 

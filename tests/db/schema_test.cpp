@@ -1,0 +1,145 @@
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "db/store_internal.h"
+#include "tests/db/db_testing.h"
+
+namespace hone::db {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string fixture(int version) {
+  return slurp(std::string(HONE_DB_FIXTURES) + "/v" + std::to_string(version) + ".sql");
+}
+
+// Tables and indices as SQLite remembers their text, white space apart.
+std::string schema_of(const std::string& path) {
+  std::string text;
+  SQLite::Database database(path);
+  SQLite::Statement q(database, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name");
+  while (q.executeStep()) {
+    std::istringstream words(q.getColumn("sql").getString());
+    for (std::string word; words >> word;) text += word + ' ';
+  }
+  return text;
+}
+
+void expect_fixture_content(Store& store) {
+  auto found = store.decisions_for_problem("matmul:f32:m=4,n=64,k=32,b=packed");
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().machine.key, "x86-64:avx,avx2,fma");
+  EXPECT_EQ(found->front().decision.winner.program, "program 6x16");
+  EXPECT_EQ(found->front().decision.winner.codegen, "llvm");
+  EXPECT_EQ(found->front().decision.fallback.threads, 1);
+  EXPECT_EQ(found->front().decision.speedup, 2.0);
+  EXPECT_EQ(store.samples(1, "matmul:f32:m=4,n=64,k=32,b=packed")->size(), 2u);
+  EXPECT_EQ(store.outcomes(1)->front().outcome, Outcome::kWrong);
+  EXPECT_EQ(store.runs()->front().info.seed, 42);
+  EXPECT_THAT(*store.verify(), IsEmpty());
+}
+
+TEST(DbSchema, EveryOldVersionOpensWithItsContent) {
+  for (int version = 1; version <= migrations().back().version; ++version) {
+    SCOPED_TRACE(version);
+    for (OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite}) {
+      Folder folder;
+      run_sql(folder.file("old.db"), fixture(version));
+      auto store = must_open(folder.file("old.db"), mode);
+      EXPECT_EQ(store->mode(), mode);
+      EXPECT_EQ(store->message(), "");
+      expect_fixture_content(*store);
+    }
+  }
+}
+
+// A released migration is never edited: the fixture holds the schema as it was released.
+TEST(DbSchema, FirstMigrationIsWhatTheFixtureRecorded) {
+  Folder folder;
+  run_sql(folder.file("fixture.db"), fixture(1));
+  ASSERT_TRUE(open_with({.path = folder.file("new.db")}, migrations().first(1)).ok());
+  EXPECT_EQ(schema_of(folder.file("new.db")), schema_of(folder.file("fixture.db")));
+}
+
+TEST(DbSchema, VersionsAscendFromOne) {
+  int expected = 1;
+  for (const Migration& step : migrations()) EXPECT_EQ(step.version, expected++);
+}
+
+std::vector<Migration> with_next(const char* sql) {
+  std::vector<Migration> steps(migrations().begin(), migrations().end());
+  steps.push_back({steps.back().version + 1, sql});
+  return steps;
+}
+
+TEST(DbSchema, NextVersionMigratesInPlace) {
+  const auto steps =
+      with_next("ALTER TABLE runs ADD COLUMN host TEXT NOT NULL DEFAULT 'unknown'; CREATE TABLE jobs(id INTEGER);");
+  Folder folder;
+  run_sql(folder.file("old.db"), fixture(1));
+  auto store = open_with({.path = folder.file("old.db")}, steps);
+  ASSERT_TRUE(store.ok());
+  EXPECT_EQ((*store)->schema_version(), steps.back().version);
+  expect_fixture_content(**store);
+  EXPECT_THAT(schema_of(folder.file("old.db")), HasSubstr("host TEXT"));
+}
+
+TEST(DbSchema, OlderFileIsReadThroughAMigratedCopy) {
+  const auto steps = with_next("ALTER TABLE runs ADD COLUMN host TEXT NOT NULL DEFAULT 'unknown'");
+  Folder folder;
+  run_sql(folder.file("old.db"), fixture(1));
+  const std::string before = slurp(folder.file("old.db"));
+  auto store = open_with({.path = folder.file("old.db"), .mode = OpenMode::kReadOnly}, steps);
+  ASSERT_TRUE(store.ok());
+  EXPECT_EQ((*store)->mode(), OpenMode::kReadOnly);
+  expect_fixture_content(**store);
+  EXPECT_EQ(begin(**store).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(slurp(folder.file("old.db")), before);
+}
+
+TEST(DbSchema, FailedMigrationChangesNothing) {
+  const auto steps = with_next("CREATE TABLE jobs(id INTEGER); INSERT INTO nowhere VALUES(1);");
+  Folder folder;
+  run_sql(folder.file("old.db"), fixture(1));
+  const std::string before = schema_of(folder.file("old.db"));
+  auto store = open_with({.path = folder.file("old.db")}, steps);
+  EXPECT_EQ(schema_of(folder.file("old.db")), before);
+  EXPECT_TRUE(!store.ok() || (*store)->mode() != OpenMode::kReadWrite);
+  expect_fixture_content(*must_open(folder.file("old.db")));
+}
+
+// Case d5.
+TEST(DbSchema, D5NewerVersionIsReadOnlyAndSaysSo) {
+  Folder folder;
+  const std::string path = folder.file("a.db");
+  fill(*must_open(path));
+  run_sql(path,
+          "ALTER TABLE decisions ADD COLUMN energy REAL; CREATE TABLE fleet(id INTEGER); PRAGMA user_version = 99");
+  for (OpenMode mode : {OpenMode::kReadWrite, OpenMode::kReadOnly}) {
+    auto store = must_open(path, mode);
+    EXPECT_EQ(store->mode(), OpenMode::kReadOnly);
+    EXPECT_EQ(store->schema_version(), 99);
+    EXPECT_THAT(store->message(), HasSubstr("newer version (schema 99"));
+    EXPECT_THAT(store->message(), HasSubstr(path));
+    EXPECT_EQ(store->decisions_for_problem(problem(1).text)->size(), 1u);
+    EXPECT_EQ(begin(*store).status().code(), Code::kFailedPrecondition);
+  }
+}
+
+TEST(DbSchema, NewerVersionWithoutAColumnWeNeedIsAStatus) {
+  Folder folder;
+  const std::string path = folder.file("a.db");
+  fill(*must_open(path));
+  run_sql(path, "ALTER TABLE decisions RENAME COLUMN ns TO time; PRAGMA user_version = 99");
+  auto store = must_open(path);
+  auto found = store->decisions_for_problem(problem(1).text);
+  EXPECT_EQ(found.status().code(), Code::kUnsupported);
+  EXPECT_THAT(found.status().message(), HasSubstr("newer version"));
+  EXPECT_EQ(store->runs()->size(), 1u) << "what can be read is read";
+}
+
+}  // namespace
+}  // namespace hone::db

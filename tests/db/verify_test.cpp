@@ -1,0 +1,79 @@
+#include <gmock/gmock.h>
+
+#include "tests/db/db_testing.h"
+
+namespace hone::db {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::vector<std::string> faults_after(const std::string& sql) {
+  Folder folder;
+  fill(*must_open(folder.file("a.db")));
+  run_sql(folder.file("a.db"), "PRAGMA ignore_check_constraints = on; PRAGMA foreign_keys = off; " + sql);
+  auto faults = must_open(folder.file("a.db"))->verify();
+  EXPECT_TRUE(faults.ok());
+  return *faults;
+}
+
+TEST(DbVerify, SoundIsEmpty) { EXPECT_THAT(faults_after(""), IsEmpty()); }
+
+TEST(DbVerify, FindsATimeOfZero) {
+  EXPECT_THAT(faults_after("UPDATE samples SET ns = 0 WHERE candidate_id = 1"),
+              Contains(HasSubstr("time of 0 ns is not positive")));
+}
+
+TEST(DbVerify, FindsADecisionWithoutSamples) {
+  EXPECT_THAT(faults_after("DELETE FROM samples WHERE candidate_id = 1"),
+              Contains(HasSubstr("no sample of its winner")));
+  EXPECT_THAT(faults_after("DELETE FROM samples"), SizeIs(2));
+}
+
+TEST(DbVerify, FindsASpeedupThatDoesNotAgree) {
+  const auto faults = faults_after("UPDATE decisions SET speedup = 3, speedup_lo = 2.9, speedup_hi = 3.1");
+  EXPECT_THAT(faults, Contains(HasSubstr("speedup 3.0 does not agree with 1500.0 ns / 1000.0 ns")));
+  EXPECT_THAT(faults_after("UPDATE decisions SET speedup = 1.52"), IsEmpty()) << "the ratio is inside the interval";
+  EXPECT_THAT(faults_after("UPDATE decisions SET speedup = 1.7"), Contains(HasSubstr("outside its interval")));
+}
+
+TEST(DbVerify, FindsADefaultThatBeatsItself) {
+  EXPECT_THAT(faults_after("UPDATE decisions SET winner_id = fallback_id"),
+              Contains(HasSubstr("the winner is the default")));
+}
+
+TEST(DbVerify, FindsADanglingReference) {
+  EXPECT_THAT(faults_after("DELETE FROM programs WHERE id = 1"), Contains(HasSubstr("refers to a row of programs")));
+}
+
+// Damage inside the largest table is not looked for at opening; verify finds it.
+TEST(DbVerify, FindsDamagedPages) {
+  Folder folder;
+  const std::string path = folder.file("a.db");
+  {
+    auto store = must_open(path);
+    auto run = begin(*store);
+    for (int i = 0; i < 20; ++i) {
+      std::vector<Sample> samples;
+      for (int r = 0; r < 200; ++r) samples.push_back({.round = r, .order = i, .ns = 1000 + r});
+      ASSERT_TRUE(store->add_samples(*run, problem(1), candidate("p" + std::to_string(i)), samples).ok());
+    }
+  }
+  std::string bytes = slurp(path);
+  ASSERT_GT(bytes.size(), 60'000u);
+  for (size_t at = bytes.size() - 4096 * 4; at < bytes.size() - 4096 * 2; ++at) bytes[at] = '\x5a';
+  spit(path, bytes);
+  auto store = must_open(path);
+  ASSERT_EQ(store->mode(), OpenMode::kReadWrite) << store->message();
+  auto faults = store->verify();
+  ASSERT_TRUE(faults.ok());
+  EXPECT_THAT(*faults, Contains(HasSubstr("file: ")));
+  auto samples = store->samples(1, problem(1).text);
+  EXPECT_EQ(samples.status().code(), Code::kDataLoss);
+  EXPECT_THAT(samples.status().message(), HasSubstr(path));
+}
+
+}  // namespace
+}  // namespace hone::db
