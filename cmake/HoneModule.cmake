@@ -11,7 +11,7 @@ include(GNUInstallDirs)
 add_library(hone_flags INTERFACE)
 target_compile_features(hone_flags INTERFACE cxx_std_20)
 target_compile_options(hone_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror=return-type -Werror=switch
-  -Wno-restrict -ffp-contract=off -fno-math-errno -fvisibility=hidden)
+  -Wno-restrict -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fvisibility=hidden)
 target_include_directories(hone_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/engine/include>")
 target_compile_definitions(hone_flags INTERFACE HONE_VERSION="${PROJECT_VERSION}"

@@ -54,13 +54,19 @@ int64_t balanced_rows(int64_t m, int64_t largest) {
   return std::clamp<int64_t>(ceil_div(m, tiles), 1, largest);
 }
 
+// A given panel width may force a wider tile than the rows leave registers for: fewer rows, then.
+void fit_rows(TransformProgram& p, const IsaInfo& isa) {
+  while (tile_registers(p) > isa.vector_registers && p.mr > 1) --p.mr;
+}
+
 TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                           int64_t panel) {
   const IsaInfo& isa = isa_info(target.isa);
   p.mr = std::max<int64_t>(problem.m, 1);
   p.nr = few_rows_width(p.mr, problem.n, isa);
   if (panel > 0) p.nr = round_down(p.nr, panel);
-  p.mc = p.mr;
+  fit_rows(p, isa);
+  p.mc = round_up(std::max<int64_t>(problem.m, 1), p.mr);
   p.kc = std::max<int64_t>(problem.k, 1);
   p.nc = p.nr * std::max<int64_t>(1, ceil_div(ceil_div(problem.n, p.nr), 4 * target.threads));
   p.unroll_k = p.mr <= 2 ? 4 : 2;
@@ -81,15 +87,15 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   const BlockingCaches& caches = target.caches;
   const Tile2 wide = wide_tile(target.isa);
   p.mr = balanced_rows(problem.m, wide.mr);
-  p.nr = panel > wide.nr ? panel : wide.nr;
-  while (tile_registers(p) > isa.vector_registers && p.mr > 1) --p.mr;
+  p.nr = panel > 0 ? round_up(wide.nr, panel) : wide.nr;
+  fit_rows(p, isa);
   p.kc = round_down(caches.l1d / 2 / 4 / p.mr, 64);
   if (ceil_div(problem.k, p.kc) > 1) p.kc = round_up(ceil_div(problem.k, ceil_div(problem.k, p.kc)), 8);
   if (problem.beta != 0) p.kc = std::max<int64_t>(problem.k, 1);
   p.kc = std::min(p.kc, std::max<int64_t>(problem.k, 1));
   p.mc = round_down(caches.l2 / 3 / 4 / p.kc, p.mr);
-  p.mc = std::min(p.mc, round_up(ceil_div(problem.m, target.threads), p.mr));
-  p.nc = std::min(round_down(caches.l2 / 2 / 4 / p.kc, p.nr), round_up(problem.n, p.nr));
+  p.mc = std::min(p.mc, round_up(std::max<int64_t>(ceil_div(problem.m, target.threads), 1), p.mr));
+  p.nc = std::min(round_down(caches.l2 / 2 / 4 / p.kc, p.nr), round_up(std::max<int64_t>(problem.n, 1), p.nr));
   const int64_t a_row_bytes = problem.row_stride_a() * 4;
   // Rows whose distance is a multiple of 1 KiB collide in a few L1 sets; short rows do not have the time to.
   p.pack_a = (problem.k > p.kc || a_row_bytes % 1024 == 0) && problem.n > p.nr ? PackA::kRows : PackA::kNone;
@@ -98,7 +104,7 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   if (problem.b == BLayout::kNt || (problem.b == BLayout::kNn && b_bytes > small_b(caches))) {
     p.pack_b = PackB::kBlock;
     p.parallel = ParallelDim::kN;
-    const int64_t columns = round_up(ceil_div(problem.n, target.threads), p.nr);
+    const int64_t columns = round_up(std::max<int64_t>(ceil_div(problem.n, target.threads), 1), p.nr);
     p.nc = std::min(p.nc, columns);
   }
   return p;

@@ -1,0 +1,79 @@
+// The default plan: legal for every shape and every machine, and sensible where we know what sensible is.
+#include "kernels/matmul/blocking.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace hone::matmul {
+namespace {
+
+BlockingTarget target(Isa isa, int threads = 2) {
+  return {.isa = isa, .caches = {.l1d = 48 << 10, .l2 = 1 << 20, .l3_share = 8 << 20}, .threads = threads};
+}
+
+MatmulProblem problem(int64_t m, int64_t n, int64_t k, BLayout b) {
+  MatmulProblem p;
+  p.m = m, p.n = n, p.k = k, p.b = b;
+  return p;
+}
+
+TEST(MatmulBlocking, LegalForEveryShapeIsaCacheAndLayout) {
+  constexpr int64_t kSizes[] = {0, 1, 2, 7, 8, 9, 13, 14, 15, 16, 31, 33, 64, 100, 127, 129, 1000, 4096, 11008, 46341};
+  std::mt19937_64 rng(7);
+  auto pick = [&] { return kSizes[rng() % std::size(kSizes)]; };
+  for (int i = 0; i < 4000; ++i) {
+    MatmulProblem p = problem(pick(), pick(), pick(), static_cast<BLayout>(rng() % 3));
+    if (rng() % 4 == 0) p.beta = 0.5F;
+    BlockingTarget t = target(rng() % 2 ? Isa::kAvx512 : Isa::kAvx2, 1 + static_cast<int>(rng() % 4));
+    t.caches.l1d = (16 << 10) << (rng() % 4);
+    t.caches.l2 = (128 << 10) << (rng() % 6);
+    const TransformProgram program = default_program(p, t);
+    const Status s = legal(p, program);
+    EXPECT_TRUE(s.ok()) << to_string(p) << ": " << to_string(program) << ": " << s.message();
+    EXPECT_EQ(canonical(p, program), program);
+  }
+}
+
+TEST(MatmulBlocking, KeepsThePanelOfPackedWeights) {
+  for (int64_t m : {1, 3, 8, 20, 500}) {
+    for (int64_t panel : {16, 32, 64}) {
+      const MatmulProblem p = problem(m, 4096, 4096, BLayout::kPacked);
+      const TransformProgram program = default_program(p, target(Isa::kAvx512), panel);
+      EXPECT_EQ(program.panel, panel);
+      EXPECT_TRUE(legal(p, program).ok()) << legal(p, program).message();
+    }
+  }
+}
+
+TEST(MatmulBlocking, OneRowStreamsTheWeightsOnceWithNSplit) {
+  const TransformProgram p = default_program(problem(1, 4096, 4096, BLayout::kPacked), target(Isa::kAvx512));
+  EXPECT_EQ(p.mr, 1);
+  EXPECT_EQ(p.kc, 4096) << "no partial sums";
+  EXPECT_GE(p.nr, 64) << "enough chains to cover the latency of fma";
+  EXPECT_LE(p.nc * 4, 4096) << "at least two tasks per thread";
+}
+
+TEST(MatmulBlocking, LargeProblemsFillTheRegisterFileAndPack) {
+  const TransformProgram p = default_program(problem(1024, 4096, 4096, BLayout::kNn), target(Isa::kAvx512));
+  EXPECT_GE(tile_registers(p), 28);
+  EXPECT_EQ(p.pack_b, PackB::kBlock);
+  EXPECT_EQ(p.pack_a, PackA::kRows);
+  EXPECT_LE(p.mr * p.kc * 4, 48 << 10) << "rows of a tile fit L1";
+}
+
+TEST(MatmulBlocking, TilesStayWithinTheRegisterBudget) {
+  for (Isa isa : all_isas()) {
+    const IsaInfo& info = isa_info(isa);
+    const std::vector<RegisterTile> tiles = register_tiles(isa);
+    EXPECT_GT(tiles.size(), 10U);
+    for (const RegisterTile& t : tiles) {
+      TransformProgram p;
+      p.isa = isa, p.lanes = info.lanes_f32(), p.mr = t.mr, p.nr = t.nr;
+      EXPECT_LE(tile_registers(p), info.vector_registers) << t.mr << "x" << t.nr;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hone::matmul
