@@ -308,7 +308,8 @@ class Bounds {
     Stores stores;
     stores.lower.resize(kernel_.vars.size());
     stores.collect(kernel_.body);
-    for (const For* loop : task_nest(kernel_).loops) {
+    const TaskNest nest = task_nest(kernel_);
+    for (const For* loop : nest.loops) {
       const Linear once = minus(linear_lo_plus_step(*loop), linear(loop->hi));
       if (facts_.proves_quickly(once)) continue;  // one iteration at most
       for (const Stores::Item& item : stores.items) {
