@@ -68,6 +68,7 @@ IrOps::V IrOps::constant(float value) {
 IrOps::V IrOps::binary(ir::BinaryOp op, V a, V b) {
   V dst = destination({&a, &b});
   builder_.binary(op, dst.ref_, a.ref_, b.ref_);
+  release({&a, &b});
   return dst;
 }
 
@@ -75,6 +76,7 @@ IrOps::V IrOps::binary(ir::BinaryOp op, V a, V b) {
 IrOps::V IrOps::fma(V a, V b, V c) {
   V dst = destination({&c, &a, &b});
   builder_.fma(dst.ref_, a.ref_, b.ref_, c.ref_);
+  release({&a, &b, &c});
   return dst;
 }
 
@@ -85,6 +87,7 @@ IrOps::V IrOps::exponent(V a) {
   builder_.unary(ir::UnaryOp::kShl, bits, bits, 23);
   V dst = destination({&a});
   builder_.unary(ir::UnaryOp::kBitcast, dst.ref_, bits);
+  release({&a});
   return dst;
 }
 
@@ -99,6 +102,12 @@ IrOps::V IrOps::fresh() {
   v.ref_ = ir::Builder::at(id);
   v.lease_ = std::shared_ptr<void>(nullptr, [pool = pool_, id](void*) { pool->free.push_back(id); });
   return v;
+}
+
+// Parameters live until the end of the caller's whole expression, which may go on to use registers; so they let go
+// here.
+void IrOps::release(std::initializer_list<V*> operands) {
+  for (V* v : operands) v->lease_.reset();
 }
 
 IrOps::V IrOps::destination(std::initializer_list<const V*> operands) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <vector>
@@ -67,6 +68,7 @@ class IrOps {
   V fresh();
   // The first operand that nobody else holds, else a fresh register.
   V destination(std::initializer_list<const V*> operands);
+  static void release(std::initializer_list<V*> operands);
 
   ir::Builder& builder_;
   ir::RegType type_;

@@ -17,7 +17,7 @@
 // Bounds, measured over all 2^32 arguments by tests/kernels/math (t = 2^-24; 1 ulp is between t and 2 t of the result):
 //   exp        1 ulp where the result is normal; gradual underflow down to x = -87.68, 0 below; inf above 88.7228
 //   tanh       3 ulp; tanh(-0) = +0; never beyond +-1
-//   erf        |error| <= 5.5 t |result| (3.3e-7 at most); exactly odd; never beyond +-1
+//   erf        |error| <= 6.5 t |result| (3.9e-7 at most); exactly odd; never beyond +-1
 //   silu       |error| <= 5 t |result|; below x = -88 the result fades to -0 (|error| < 3e-37)
 //   gelu_tanh  |error| <= 2.5 t |x|; relative to the result (5 + 2.5 |a|) t, a = 1.6 x (1 + 0.0447 x^2), down to 1e-36
 //   gelu_erf   |error| <= 3.5 t |x| (no relative bound in the far negative tail, where 1 + erf cancels)

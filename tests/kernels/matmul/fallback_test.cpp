@@ -1,0 +1,103 @@
+// The precompiled kernel has the bits of the scalar chain, for every layout and every tail, however it is divided.
+#include "kernels/matmul/fallback.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/kernels/matmul/matmul_testing.h"
+#include "tests/kernels/matmul/reference_testing.h"
+
+namespace hone::matmul {
+namespace {
+
+// Runs both on the same operands and compares every bit of C, padding (NaN) included.
+void expect_same_bits(const MatmulProblem& p, int64_t width, unsigned seed) {
+  TestMatmul want(p, width, seed), got(p, width, seed);
+  ordered_f32(p, want.operands(), want.packed);
+  fallback_matmul(p, got.operands(), got.packed);
+  const Comparison compared = compare_bits(p, got.c.data(), want.c.data());
+  EXPECT_TRUE(compared.ok()) << to_string(p) << " width " << width << " seed " << seed << ": " << compared.text;
+  for (size_t i = 0; i < got.c.size(); ++i) {
+    ASSERT_EQ(std::isnan(got.c[i]), std::isnan(want.c[i])) << to_string(p) << " element " << i << " of C";
+  }
+}
+
+TEST(MatmulFallback, ShapesAroundTheTile) {
+  unsigned seed = 1;
+  for (int64_t m : {1, 3, 4, 5, 63, 64, 65, 130})
+    for (int64_t n : {1, 15, 16, 17, 33})
+      for (int64_t k : {0, 1, 7, 255, 256, 257, 600})
+        for (BLayout b : {BLayout::kNn, BLayout::kNt, BLayout::kPacked})
+          expect_same_bits({.m = m, .n = n, .k = k, .b = b}, 8 << (seed % 3), seed), ++seed;
+}
+
+TEST(MatmulFallback, StridesBatchesScalarsAndChains) {
+  unsigned seed = 1;
+  for (const char* text : {
+           "matmul:f32:m=20,n=108,k=36,lda=64,ldb=112,ldc=120",  // case m2
+           "matmul:f32:m=16,n=513,k=1,ldb=16896",                // case m3
+           "matmul:f32:m=9,n=48,k=16,ldb=624,ldc=624",           // case m18
+           "matmul:f32:m=5,n=7,k=9,batch=3,sa=0,b=nt",           // case m11
+           "matmul:f32:m=5,n=7,k=9,batch=3,b=packed",
+           "matmul:f32:m=5,n=7,k=9,batch=3,sb=0,b=packed",
+           "matmul:f32:m=5,n=17,k=9,ldc=40,batch=2,sc=20",
+           "matmul:f32:m=6,n=18,k=40,alpha=0.5,beta=0.3",  // case m4
+           "matmul:f32:m=6,n=18,k=0,beta=0.3:+bias",       // case m5
+           "matmul:f32:m=6,n=18,k=40,alpha=0,beta=-1",
+           "matmul:f32:m=6,n=18,k=40:+bias+gelu_tanh*gate+residual",
+           "matmul:f32:m=6,n=18,k=40,b=nt:+silu+gelu_erf+relu",
+           "matmul:f32:m=0,n=18,k=40",
+           "matmul:f32:m=6,n=0,k=40:+bias",
+       }) {
+    expect_same_bits(*parse_problem(text), 16, seed++);
+  }
+}
+
+// Case m12: buffers end at guard pages, gaps hold NaN.
+TEST(MatmulFallbackProperty, RandomProblemsInGuardedMemory) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const MatmulProblem p = random_problem(seed, {70, 40, 300});
+    TestOperands t(p, static_cast<int64_t>(8) << seed % 3, seed);
+    ASSERT_TRUE(check_overlap(p, t.operands(), t.packed()).ok()) << to_string(p);
+    fallback_matmul(p, t.operands(), t.packed());
+    const Comparison compared = t.compare_with_reference();
+    ASSERT_TRUE(compared.ok()) << to_string(p) << " seed " << seed << ": " << compared.text;
+  }
+}
+
+// Case m1: a NaN stays in its row, also where zero padding meets it.
+TEST(MatmulFallback, NanStaysInItsRow) {
+  for (int64_t k : {33, 40, 63}) {
+    TestMatmul t({.m = 5, .n = 19, .k = k, .b = BLayout::kPacked}, 8, 3);
+    for (int64_t q = 0; q < k; ++q) t.a[static_cast<size_t>(2 * k + q)] = NAN;
+    fallback_matmul(t.problem, t.operands(), t.packed);
+    for (int64_t i = 0; i < 5 * 19; ++i) EXPECT_EQ(std::isnan(t.c[static_cast<size_t>(i)]), i / 19 == 2) << i;
+  }
+}
+
+// Case m17: with alpha = 0 neither A nor B is read.
+TEST(MatmulFallback, AlphaZeroReadsNeitherAnorB) {
+  TestMatmul t(*parse_problem("matmul:f32:m=3,n=5,k=8,alpha=0:+bias"), 8, 3);
+  MatmulOperands o = t.operands();
+  o.a = o.b = nullptr;
+  fallback_matmul(t.problem, o, t.packed);
+  for (size_t i = 0; i < 15; ++i) EXPECT_EQ(t.c[i], t.bias[i % 5]);
+}
+
+TEST(MatmulFallback, PartsGiveTheWhole) {
+  const MatmulProblem p = *parse_problem("matmul:f32:m=70,n=50,k=300,b=nt,batch=2:+bias+silu");
+  TestMatmul whole(p, 8, 9), parts(p, 8, 9);
+  fallback_matmul(p, whole.operands(), whole.packed);
+  EXPECT_EQ(fallback_strips(p), 4);
+  for (int64_t item : {1, 0})
+    for (int64_t row = 0; row < 70; row += 33)
+      for (int64_t strip : {3, 0, 2, 1})
+        fallback_matmul(p, parts.operands(), parts.packed,
+                        {item, row, std::min<int64_t>(row + 33, 70), strip, strip + 1});
+  const Comparison compared = compare_bits(p, parts.c.data(), whole.c.data());
+  EXPECT_TRUE(compared.ok()) << compared.text;
+}
+
+}  // namespace
+}  // namespace hone::matmul

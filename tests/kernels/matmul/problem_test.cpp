@@ -1,0 +1,285 @@
+// Problem strings: round trips, the grammar's corners, and errors that show where they are.
+#include "kernels/matmul/problem.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace hone::matmul {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+MatmulProblem parsed(std::string_view text) {
+  Result<MatmulProblem> p = parse_problem(text);
+  EXPECT_TRUE(p.ok()) << p.status().to_string();
+  return p.ok() ? *p : MatmulProblem{};
+}
+
+TEST(MatmulProblemText, MinimalProblemIsDense) {
+  const MatmulProblem p = parsed("matmul:f32:m=2,n=3,k=4");
+  EXPECT_EQ(p, (MatmulProblem{.m = 2, .n = 3, .k = 4}));
+  EXPECT_EQ(p.row_stride_a(), 4);
+  EXPECT_EQ(p.row_stride_b(), 3);
+  EXPECT_EQ(p.row_stride_c(), 3);
+  EXPECT_EQ(p.batch_stride_a(), 8);
+  EXPECT_EQ(p.batch_stride_b(), 12);
+  EXPECT_EQ(p.batch_stride_c(), 6);
+}
+
+TEST(MatmulProblemText, EveryKeyAndEveryEpilogue) {
+  const std::string text =
+      "matmul:f32:m=2,n=3,k=4,b=nt,lda=5,ldb=6,ldc=7,batch=2,sa=0,sb=100,sc=99,alpha=0.5,beta=-0.3"
+      ":+bias+gelu_tanh*gate+residual+relu+silu+gelu_erf";
+  const MatmulProblem p = parsed(text);
+  EXPECT_EQ(p.b, BLayout::kNt);
+  EXPECT_EQ(p.lda, 5);
+  EXPECT_EQ(p.ldb, 6);
+  EXPECT_EQ(p.ldc, 7);
+  EXPECT_EQ(p.batch, 2);
+  EXPECT_EQ(p.batch_stride_a(), 0);
+  EXPECT_EQ(p.batch_stride_b(), 100);
+  EXPECT_EQ(p.batch_stride_c(), 99);
+  EXPECT_EQ(p.alpha, 0.5f);
+  EXPECT_EQ(p.beta, -0.3f);
+  EXPECT_THAT(p.epilogue,
+              ElementsAre(EpilogueOp::kBias, EpilogueOp::kGeluTanh, EpilogueOp::kGate, EpilogueOp::kResidual,
+                          EpilogueOp::kRelu, EpilogueOp::kSilu, EpilogueOp::kGeluErf));
+  EXPECT_EQ(to_string(p), text);
+  EXPECT_EQ(family(p), "matmul:f32:" + text.substr(text.find("n=3")));
+}
+
+TEST(MatmulProblemText, GeluIsTheTanhForm) {
+  EXPECT_EQ(to_string(parsed("matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu")),
+            "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu_tanh");
+}
+
+TEST(MatmulProblemText, DefaultsAndDenseStridesAreLeftOut) {
+  EXPECT_EQ(to_string(parsed("matmul:f32:k=4,m=2,n=3,b=nn,lda=4,ldb=0,ldc=3,batch=1,sa=7,alpha=1,beta=-0")),
+            "matmul:f32:m=2,n=3,k=4");
+  EXPECT_EQ(to_string(parsed("matmul:f32:m=2,n=3,k=4,batch=3,sa=8,sb=12,sc=6")), "matmul:f32:m=2,n=3,k=4,batch=3");
+}
+
+TEST(MatmulProblemText, ZeroSizesAreLegal) {
+  EXPECT_EQ(to_string(parsed("matmul:f32:m=0,n=0,k=0")), "matmul:f32:m=0,n=0,k=0");
+}
+
+MatmulProblem random_problem(std::mt19937& random) {
+  auto pick = [&](int64_t lo, int64_t hi) { return std::uniform_int_distribution<int64_t>(lo, hi)(random); };
+  MatmulProblem p{.m = pick(0, 40), .n = pick(0, 40), .k = pick(0, 40)};
+  p.b = static_cast<BLayout>(pick(0, 2));
+  if (pick(0, 1)) p.lda = p.k + pick(1, 9);
+  if (pick(0, 1) && p.b != BLayout::kPacked) p.ldb = (p.b == BLayout::kNt ? p.k : p.n) + pick(1, 9);
+  if (pick(0, 1)) p.ldc = p.n + pick(1, 9);
+  p.batch = pick(1, 3);
+  if (pick(0, 1)) p.sa = pick(0, 1000);
+  if (pick(0, 1)) p.sb = p.b == BLayout::kPacked ? 0 : pick(0, 1000);
+  if (pick(0, 1)) p.sc = p.m * p.row_stride_c() + pick(0, 50);
+  if (pick(0, 1)) p.alpha = std::uniform_real_distribution<float>(-3, 3)(random);
+  if (pick(0, 1)) p.beta = std::uniform_real_distribution<float>(-1e-20f, 1e20f)(random);
+  for (int64_t i = pick(0, 5); i > 0; --i) {
+    const auto op = static_cast<EpilogueOp>(pick(0, 6));
+    const bool operand = op == EpilogueOp::kBias || op == EpilogueOp::kGate || op == EpilogueOp::kResidual;
+    if (!operand || !p.has(op)) p.epilogue.push_back(op);
+  }
+  return p;
+}
+
+TEST(MatmulProblemProperty, RoundTrip) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 5000; ++i) {
+    const MatmulProblem p = random_problem(random);
+    ASSERT_TRUE(validate(p).ok()) << validate(p).to_string();
+    const std::string text = to_string(p);
+    Result<MatmulProblem> back = parse_problem(text);
+    ASSERT_TRUE(back.ok()) << back.status().to_string();
+    ASSERT_EQ(*back, canonical(p)) << text;
+    ASSERT_EQ(to_string(*back), text);
+    ASSERT_EQ(canonical(canonical(p)), canonical(p)) << text;
+  }
+}
+
+// Mutated strings either parse to something that round-trips, or fail with one printable line.
+TEST(MatmulProblemFuzz, NeverCrashesAndAnswersInOneLine) {
+  std::mt19937 random(13);
+  const std::string alphabet = "matul:f32=,knbtpcdslarhe0189-+*{}.;\xc3\xa4 \n\t";
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = to_string(random_problem(random));
+    for (int edits = static_cast<int>(random() % 4) + 1; edits > 0 && !text.empty(); --edits) {
+      const size_t at = random() % text.size();
+      const char c = alphabet[random() % alphabet.size()];
+      switch (random() % 3) {
+        case 0:
+          text[at] = c;
+          break;
+        case 1:
+          text.insert(at, 1, c);
+          break;
+        default:
+          text.erase(at, 1 + random() % 3);
+      }
+    }
+    const Result<MatmulProblem> p = parse_problem(text);
+    if (p.ok()) {
+      ASSERT_TRUE(validate(*p).ok()) << text;
+      ASSERT_EQ(*parse_problem(to_string(*p)), *p) << text;
+      continue;
+    }
+    for (unsigned char byte : p.status().message()) ASSERT_TRUE(byte >= 0x20 && byte < 0x7f) << text;
+    (void)caret_display(text, p.status());
+    (void)parse_problems(text);
+  }
+}
+
+struct Bad {
+  std::string text;
+  std::string what;
+  int column;  // 0: names none
+  Code code = Code::kInvalidArgument;
+};
+
+TEST(MatmulProblemErrors, SayWhatAndWhere) {
+  const Bad cases[] = {
+      {"", "is empty", 1},
+      {"matmul", "expected ':' and a dtype", 7},
+      {"matmul:f32", "expected ':' and the sizes", 11},
+      {"matmul:f32:", "expected a key, found the end", 12},
+      {"matmul:f32:m=4,q=3", "unknown key 'q'", 16},
+      {"matmul:f32:m=4,m=4,n=1,k=1", "'m' appears twice", 16},
+      {"matmul:f32:m=4,n=4", "'k' is missing", 19},
+      {"matmul:f32:m=4,n=4:+relu", "'k' is missing", 19},
+      {"matmul:f32:m=4,n=4,k=4,", "expected a key", 24},
+      {"matmul:f32:m,n=4,k=4", "expected '=' after 'm', found ','", 13},
+      {"matmul:f32:m=,n=4,k=4", "expected a number, found ','", 14},
+      {"matmul:f32:m=-4,n=4,k=4", "negative numbers", 14},
+      {"matmul:f32:m=99999999999999999999,n=4,k=4", "99999999999999999999 is too large", 14},
+      {"matmul:f32:m=4,n=4,k=4x", "expected ',' or ':', found 'x'", 23},
+      {"matmul:f32:m=4,n=4,k=4 ", "expected ',' or ':', found ' '", 23},
+      {"matmul:f32:m=4,n=4,k=4,b=nx", "unknown layout 'nx'", 26},
+      {"matmul:f32:m=4,n=4,k=4,b=", "unknown layout", 26},
+      {"matmul:f32:m=4,n=4,k=4,alpha=nan", "'nan' is not a decimal number", 30},
+      {"matmul:f32:m=4,n=4,k=4,alpha=1e99", "'1e99' is not a decimal number", 30},
+      {"matmul:f32:m=4,n=4,k=4,beta=", "'' is not a decimal number", 29},
+      {"matmul:f32:m=4,n=4,k=4:", "expected an epilogue", 24},
+      {"matmul:f32:m=4,n=4,k=4:bias", "expected '+' or '*', found 'b'", 24},
+      {"matmul:f32:m=4,n=4,k=4:+bios", "unknown epilogue op 'bios'", 24},
+      {"matmul:f32:m=4,n=4,k=4:+gate", "'+gate' should be '*gate'", 24},
+      {"matmul:f32:m=4,n=4,k=4:*bias", "'*bias' should be '+bias'", 24},
+      {"matmul:f32:m=4,n=4,k=4:+bias+relu+bias", "+bias appears twice", 34},
+      {"matmul:f32:m=4,n=4,k=4:+", "expected the name of an epilogue op", 25},
+      {"matmul:f32:m=1-8,n=4,k=4", "a range where one problem is wanted", 14},
+      {"matmul:f32:m={1},n=4,k=4", "a list where one problem is wanted", 14},
+      {"matmul:f32:m=\xc3\xa4,n=4,k=4", "found '\\xc3'", 14},
+      {"matmul:f32:m=4,n=4,k=4,lda=3", "lda=3 is less than a row of A (k=4)", 0},
+      {"matmul:f32:m=4,n=5,k=4,ldb=4", "ldb=4 is less than a row of B (n=5)", 0},
+      {"matmul:f32:m=4,n=5,k=4,b=nt,ldb=3", "ldb=3 is less than a row of B (k=4)", 0},
+      {"matmul:f32:m=4,n=5,k=4,b=packed,ldb=8", "no meaning with b=packed", 0},
+      {"matmul:f32:m=4,n=5,k=4,ldc=4", "ldc=4 is less than a row of C (n=5)", 0},
+      {"matmul:f32:m=4,n=5,k=4,batch=0", "batch=0 must be at least 1", 0},
+      {"matmul:f32:m=4,n=5,k=4,batch=2,sc=19", "sc=19 makes the C of two batch items overlap", 0},
+      {"matmul:f32:m=4,n=5,k=4,batch=2,sc=0", "sc=0 makes the C of two batch items overlap", 0},
+      {"matmul:f32:m=4,n=5,k=4,b=packed,batch=2,sb=20", "sb=20 with b=packed", 0},
+      {"matmul:f32:m=3037000500,n=1,k=3037000500", "too large: the bytes of A", 0},
+      {"matmul:f32:m=1,n=3037000500,k=3037000500", "too large: the bytes of B", 0},
+      {"matmul:f32:m=3037000500,n=3037000500,k=1", "too large: the bytes of C", 0},
+      {"matmul:f32:m=0,n=9223372036854775807,k=9223372036854775807", "too large", 0},
+      {"matmul:f32:m=2,n=2,k=2,lda=9223372036854775807", "too large: the bytes of A", 0},
+      {"matmul:f32:m=2,n=2,k=2,batch=9223372036854775807", "too large: the bytes of A", 0},
+      {"matmul:s32:m=4,n=4,k=4", "dtype 's32' is not supported by matmul; dtypes: f32", 8, Code::kUnsupported},
+      {"attention:f32:b=1", "op 'attention' is not supported; ops: matmul", 1, Code::kUnsupported},
+  };
+  for (const Bad& bad : cases) {
+    const Result<MatmulProblem> p = parse_problem(bad.text);
+    ASSERT_FALSE(p.ok()) << bad.text;
+    const std::string& message = p.status().message();
+    EXPECT_EQ(p.status().code(), bad.code) << message;
+    EXPECT_THAT(message, HasSubstr(bad.what));
+    EXPECT_THAT(message, HasSubstr(std::string(problem_grammar())));
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    if (bad.column > 0) {
+      EXPECT_THAT(message, HasSubstr(" at column " + std::to_string(bad.column) + ";")) << bad.text;
+    } else {
+      EXPECT_EQ(message.find(" at column "), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(MatmulProblemErrors, CaretStandsUnderTheColumn) {
+  const std::string text = "matmul:f32:m=4,q=3";
+  EXPECT_EQ(caret_display(text, parse_problem(text).status()), text + "\n" + std::string(15, ' ') + "^");
+  EXPECT_EQ(caret_display(text, invalid_argument("no place")), "");
+}
+
+TEST(MatmulProblemErrors, LongTextIsCut) {
+  const Result<MatmulProblem> p = parse_problem(std::string(1 << 20, 'x'));
+  ASSERT_FALSE(p.ok());
+  EXPECT_LT(p.status().message().size(), 1000u);
+}
+
+// C of batch items may lie side by side within the rows, as attention heads do.
+TEST(MatmulProblemText, WovenBatchIsLegal) {
+  EXPECT_TRUE(parse_problem("matmul:f32:m=4,n=5,k=4,ldc=10,batch=2,sc=5").ok());
+  EXPECT_FALSE(parse_problem("matmul:f32:m=4,n=5,k=4,ldc=9,batch=2,sc=5").ok());
+}
+
+// Case m9: more than 2^31 elements.
+TEST(MatmulProblemText, SizesAre64Bit) {
+  const MatmulProblem p = parsed("matmul:f32:m=46341,n=46341,k=64,batch=3");
+  EXPECT_EQ(p.batch_stride_c(), int64_t{46341} * 46341);
+  EXPECT_GT(p.batch_stride_c(), int64_t{1} << 31);
+  EXPECT_DOUBLE_EQ(p.flops(), 2.0 * 3 * 46341 * 46341 * 64);
+}
+
+std::vector<int64_t> rows(std::string_view text) {
+  const Result<std::vector<MatmulProblem>> all = parse_problems(text);
+  EXPECT_TRUE(all.ok()) << all.status().to_string();
+  std::vector<int64_t> m;
+  for (size_t i = 0; all.ok() && i < all->size(); ++i) m.push_back((*all)[i].m);
+  return m;
+}
+
+TEST(MatmulProblemRanges, StepsFactorsAndLists) {
+  EXPECT_THAT(rows("matmul:f32:m=1-8+1,n=1,k=1"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(rows("matmul:f32:m=1-8+3,n=1,k=1"), ElementsAre(1, 4, 7));
+  EXPECT_THAT(rows("matmul:f32:m=2-4,n=1,k=1"), ElementsAre(2, 3, 4));
+  EXPECT_THAT(rows("matmul:f32:m=1-20*2,n=1,k=1"), ElementsAre(1, 2, 4, 8, 16));
+  EXPECT_THAT(rows("matmul:f32:m={1,4,16},n=1,k=1"), ElementsAre(1, 4, 16));
+  EXPECT_THAT(rows("matmul:f32:m=5,n=1,k=1"), ElementsAre(5));
+  EXPECT_THAT(rows("matmul:f32:m=9223372036854775806-9223372036854775807,n=0,k=0"),
+              ElementsAre(INT64_MAX - 1, INT64_MAX));
+}
+
+TEST(MatmulProblemRanges, FirstKeyIsSlowest) {
+  const auto all = *parse_problems("matmul:f32:n={1,2},m=3-4,k=5");
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(to_string(all[0]), "matmul:f32:m=3,n=1,k=5");
+  EXPECT_EQ(to_string(all[1]), "matmul:f32:m=4,n=1,k=5");
+  EXPECT_EQ(to_string(all[2]), "matmul:f32:m=3,n=2,k=5");
+}
+
+TEST(MatmulProblemRanges, Errors) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"matmul:f32:m=8-1,n=1,k=1", "ends before it begins at column 14"},
+      {"matmul:f32:m=1-8+0,n=1,k=1", "step must be at least 1 at column 18"},
+      {"matmul:f32:m=1-8*1,n=1,k=1", "factor must be at least 2 at column 18"},
+      {"matmul:f32:m=0-8*2,n=1,k=1", "must begin at 1 or more at column 14"},
+      {"matmul:f32:m={},n=1,k=1", "expected a number, found '}' at column 15"},
+      {"matmul:f32:m={1,n=1,k=1", "expected a number, found 'n' at column 17"},
+      {"matmul:f32:m={1 },n=1,k=1", "expected ',' or '}', found ' ' at column 16"},
+      {"matmul:f32:m=1-100001,n=1,k=1", "more than 100000 problems at column 14"},
+      {"matmul:f32:m=1-9223372036854775807,n=1,k=1", "more than 100000 problems at column 14"},
+      {"matmul:f32:m=1-400,n=1-400,k=1", "more than 100000 problems"},
+      {"matmul:f32:m=1-8,n=1,k=1,lda=1-2", "expected ',' or ':', found '-' at column 31"},
+  };
+  for (const auto& [text, what] : cases) {
+    const auto all = parse_problems(text);
+    ASSERT_FALSE(all.ok()) << text;
+    EXPECT_THAT(all.status().message(), HasSubstr(what));
+  }
+  EXPECT_EQ(parse_problems("matmul:f32:m=1-100000,n=1,k=1")->size(), 100000u);
+}
+
+}  // namespace
+}  // namespace hone::matmul
