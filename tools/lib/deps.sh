@@ -42,11 +42,10 @@ hone_install_deps() {
   local log
   log=$(mktemp)
   echo "installing ${missing[*]} ${optional[*]}" >&2
-  if ! apt-get update -qq -o Acquire::Retries=2 >"$log" 2>&1; then
+  if ! apt-get update -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=20 >"$log" 2>&1; then
     echo "apt-get update failed; trying with the package lists at hand" >&2
   fi
   if [ ${#missing[@]} -gt 0 ] && ! apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
-    grep -E '^E:' "$log" | head -3 >&2
     hone_die "cannot install ${missing[*]}: is there a network, and is this Debian 12? (log: $log)"
   fi
   if [ ${#optional[@]} -gt 0 ] && ! apt-get install -y -qq --no-install-recommends "${optional[@]}" >"$log" 2>&1; then
