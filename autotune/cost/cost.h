@@ -1,0 +1,44 @@
+// The analytical cost model: what bounds a program, in nanoseconds, from the problem, the program and five numbers
+// about the machine. It never decides anything but who is measured first, so it is judged by its order, not by its
+// values; tests plant facts that the order must show.
+#pragma once
+
+#include <string>
+
+#include "engine/base/machine.h"
+#include "kernels/matmul/program.h"
+
+namespace hone::autotune {
+
+struct CostMachine {
+  double gflops_1t = 100;  // FMA peak of one thread at the widest ISA
+  double l2_gbs = 60;      // read rate of one thread from L2
+  double dram_gbs_1t = 10;
+  double dram_gbs_all = 20;
+  int cpus = 1;
+  int widest_lanes = 16;  // lanes of the ISA that gflops_1t was measured with
+  BlockingCaches caches;
+  bool cold = true;  // operands come from memory at the start of each call
+};
+
+// Parts of one call in ns; `compute` is the largest of the three bounds of the register tile, the rest is added or
+// overlapped as total() says.
+struct Cost {
+  double fma = 0;        // multiply-adds through the fma ports
+  double load = 0;       // loads and broadcasts through the load ports
+  double latency = 0;    // chains of dependent fma
+  double loop = 0;       // counters and branches of the innermost loop
+  double l2 = 0;         // A and B traffic between L1 and L2
+  double dram = 0;       // compulsory and repeated traffic from memory
+  double pack = 0;       // packing inside the call
+  double c = 0;          // partial sums in C
+  double region = 0;     // opening a parallel region
+  double imbalance = 1;  // time of the busiest thread over the mean
+  double total = 0;
+  std::string breakdown() const;
+};
+
+Cost estimate(const matmul::MatmulProblem& problem, const matmul::TransformProgram& program, int threads,
+              const CostMachine& machine);
+
+}  // namespace hone::autotune

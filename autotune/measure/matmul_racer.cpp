@@ -1,0 +1,202 @@
+// See matmul_racer.h.
+//
+// A sample is the time of one call. Short kernels are repeated until the sample takes kSampleNs, as the clock and the
+// opening of a region cost tens of ns to microseconds; cold, each repetition is timed by itself, with the caches
+// emptied in between and outside the time.
+#include "autotune/measure/matmul_racer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "autotune/measure/flush.h"
+#include "engine/base/guarded_buffer.h"
+#include "kernels/matmul/bind.h"
+
+namespace hone::autotune {
+namespace {
+
+using matmul::BLayout;
+using matmul::MatmulProblem;
+
+constexpr int64_t kSampleNs = 20'000;
+constexpr int64_t kMostRepeats = 10'000;
+// Cold repetitions each pay for a flush.
+constexpr int64_t kMostColdRepeats = 8;
+// B is copied to guarded memory up to this size: touching more takes longer than the candidate.
+constexpr int64_t kGuardedB = int64_t{64} << 20;
+// The peak is a 95th percentile and the clock of a core may rise by a few percent after it was measured.
+constexpr double kAbovePeak = 1.10;
+
+Result<GuardedBuffer> guarded(int64_t elements) {
+  return GuardedBuffer::create(elements * static_cast<int64_t>(sizeof(float)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MatmulRacer>> MatmulRacer::create(const MatmulProblem& problem,
+                                                         std::span<const Candidate> candidates, Clock& clock,
+                                                         const RacerOptions& options) {
+  HONE_ASSIGN_OR_RETURN(Operands operands, Operands::create(problem, options.seed));
+  std::unique_ptr<MatmulRacer> racer(new MatmulRacer(problem, candidates, clock, options, std::move(operands)));
+  racer->check_ = std::make_unique<OutputCheck>(racer->operands_, options.seed);
+  return racer;
+}
+
+Result<runtime::Schedule*> MatmulRacer::schedule(int threads) {
+  std::unique_ptr<runtime::Schedule>& slot = schedules_[threads];
+  if (slot == nullptr) {
+    if (threads == 1) {
+      slot = runtime::make_sequential();
+    } else {
+      HONE_ASSIGN_OR_RETURN(slot, runtime::make_tbb(threads));
+    }
+  }
+  return slot.get();
+}
+
+Prepared MatmulRacer::prepare(int index) {
+  if (ready_.contains(index)) return {};
+  const Candidate& candidate = candidates_[static_cast<size_t>(index)];
+  Ready ready;
+  auto refused = [](const Status& s) { return Prepared{db::Outcome::kRefused, s.message()}; };
+  auto failed = [&](const Status& s) {
+    return s.code() == Code::kDataLoss ? Prepared{db::Outcome::kWrong, s.message()} : refused(s);
+  };
+  if (Status s = compile(candidate, ready); !s.ok()) return refused(s);
+  if (Status s = check_guarded(candidate, ready); !s.ok()) return failed(s);
+  if (Status s = check_real(ready); !s.ok()) return failed(s);
+  // The first timed call is warm-up too: it says how often a sample repeats.
+  const Result<int64_t> once = time_once(ready);
+  if (!once.ok()) return refused(once.status());
+  const int64_t most = options_.cache == CacheMode::kCold ? kMostColdRepeats : kMostRepeats;
+  ready.repeat = std::clamp<int64_t>((kSampleNs + *once - 1) / *once, 1, most);
+  ready_.emplace(index, std::move(ready));
+  return {};
+}
+
+Status MatmulRacer::compile(const Candidate& candidate, Ready& ready) {
+  HONE_ASSIGN_OR_RETURN(ready.generator, jit::find_code_generator(candidate.codegen));
+  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower(problem_, candidate.program));
+  HONE_ASSIGN_OR_RETURN(ready.executable, jit::make_executable(kernel, *ready.generator, candidate.program.isa));
+  HONE_ASSIGN_OR_RETURN(ready.schedule, schedule(candidate.threads));
+  HONE_RETURN_IF_ERROR(ready.executable.workspaces->reserve(candidate.threads));
+  if (problem_.b != BLayout::kPacked) return {};
+  ready.width = candidate.program.panel;
+  return operands_.pack(ready.width, *ready.generator, candidate.program.isa);
+}
+
+Status MatmulRacer::call(Ready& ready, runtime::Schedule& schedule, const MatmulProblem& shape,
+                         const matmul::MatmulOperands& operands) {
+  const int64_t stride = problem_.b == BLayout::kPacked ? operands_.packed_stride(ready.width) : 0;
+  const matmul::Arguments args = matmul::bind(shape, operands, stride);
+  jit::Launch launch{.executable = &ready.executable,
+                     .space = ir::task_space(ready.executable.bounds, args.params.data()),
+                     .buffers = args.buffers.data(),
+                     .params = args.params.data()};
+  schedule.for_range({"matmul", "tune"}, launch.space.count, 1, {jit::run_range, &launch});
+  if (launch.out_of_memory) return resource_exhausted("no memory for a workspace");
+  return {};
+}
+
+Status MatmulRacer::judge(const MatmulProblem& shape, std::span<const float> c) {
+  bool refuted = false;
+  HONE_RETURN_IF_ERROR(check_->check(shape, c, &refuted));
+  // Whoever agreed with the refuted output is wrong; its samples stop here and it is gated again when next prepared.
+  if (refuted) ready_.clear();
+  return {};
+}
+
+Status MatmulRacer::check_guarded(const Candidate& candidate, Ready& ready) {
+  MatmulProblem shape = problem_;
+  const int64_t mr = candidate.program.mr;
+  shape.m = std::min(problem_.m, mr + problem_.m % mr);
+  HONE_ASSIGN_OR_RETURN(GuardedBuffer a, guarded(elements_a(shape)));
+  operands_.copy_a(shape, a.as<float>());
+  HONE_ASSIGN_OR_RETURN(GuardedBuffer c, guarded(elements_c(shape)));
+  operands_.reset_c(shape, c.as<float>());
+  matmul::MatmulOperands operands = operands_.view(ready.width);
+  auto like_c = [&](const float*& operand) -> Result<GuardedBuffer> {
+    HONE_ASSIGN_OR_RETURN(GuardedBuffer copy, guarded(operand == nullptr ? 0 : elements_c(shape)));
+    if (operand != nullptr) {
+      operands_.copy_like_c(shape, operand, copy.as<float>());
+      operand = copy.as<float>().data();
+    }
+    return copy;
+  };
+  HONE_ASSIGN_OR_RETURN(const GuardedBuffer gate, like_c(operands.gate));
+  HONE_ASSIGN_OR_RETURN(const GuardedBuffer residual, like_c(operands.residual));
+  HONE_ASSIGN_OR_RETURN(GuardedBuffer bias, guarded(operands.bias == nullptr ? 0 : problem_.n));
+  if (operands.bias != nullptr) {
+    std::copy_n(operands.bias, problem_.n, bias.as<float>().data());
+    operands.bias = bias.as<float>().data();
+  }
+  const std::span<const float> real_b = operands_.b(ready.width);
+  const bool copy_b = static_cast<int64_t>(real_b.size_bytes()) <= kGuardedB;
+  HONE_ASSIGN_OR_RETURN(GuardedBuffer b, guarded(copy_b ? static_cast<int64_t>(real_b.size()) : 0));
+  if (copy_b) {
+    std::copy(real_b.begin(), real_b.end(), b.as<float>().begin());
+    operands.b = b.as<float>().data();
+  }
+  operands.a = a.as<float>().data();
+  operands.c = c.as<float>().data();
+  const std::unique_ptr<runtime::Schedule> sequential = runtime::make_sequential();
+  HONE_RETURN_IF_ERROR(call(ready, *sequential, shape, operands));
+  if (!c.slack_intact()) return data_loss("the kernel wrote before the first element of C");
+  return judge(shape, c.as<float>());
+}
+
+Status MatmulRacer::check_real(Ready& ready) {
+  operands_.reset_c();
+  HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands_.view(ready.width)));
+  return judge(problem_, operands_.c());
+}
+
+Result<int64_t> MatmulRacer::time_once(Ready& ready) {
+  const matmul::MatmulOperands operands = operands_.view(ready.width);
+  if (options_.cache == CacheMode::kCold) flush_caches(operands_.ranges(ready.width));
+  const int64_t begin = clock_.now_ns();
+  HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));
+  return std::max<int64_t>(clock_.now_ns() - begin, 1);
+}
+
+Result<int64_t> MatmulRacer::sample(int index) {
+  const auto at = ready_.find(index);
+  if (at == ready_.end()) {
+    const Prepared again = prepare(index);
+    if (again.outcome != db::Outcome::kMeasured) return internal_error(again.detail);
+    return sample(index);
+  }
+  Ready& ready = at->second;
+  int64_t total = 0;
+  if (options_.cache == CacheMode::kCold) {
+    for (int64_t i = 0; i < ready.repeat; ++i) {
+      HONE_ASSIGN_OR_RETURN(const int64_t ns, time_once(ready));
+      total += ns;
+    }
+  } else {
+    const matmul::MatmulOperands operands = operands_.view(ready.width);
+    // One untimed call: the candidates before this one have left their own data in the caches.
+    HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));
+    const int64_t begin = clock_.now_ns();
+    for (int64_t i = 0; i < ready.repeat; ++i) HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));
+    total = clock_.now_ns() - begin;
+  }
+  const double ns = static_cast<double>(total) / static_cast<double>(ready.repeat);
+  HONE_RETURN_IF_ERROR(plausible(ns, candidates_[static_cast<size_t>(index)].threads));
+  return std::max<int64_t>(static_cast<int64_t>(ns + 0.5), 1);
+}
+
+Status MatmulRacer::plausible(double ns, int threads) const {
+  if (ns <= 0) return failed_precondition("a time of 0");
+  const double peak = options_.peak.gflops(threads, options_.cpus);
+  const double gflops = problem_.flops() / ns;
+  if (peak > 0 && gflops > kAbovePeak * peak)
+    return failed_precondition(
+        fmt::format("{:.1f} GFLOP/s is above this machine's peak of {:.1f} with {} threads", gflops, peak, threads));
+  return {};
+}
+
+void MatmulRacer::release(int index) { ready_.erase(index); }
+
+}  // namespace hone::autotune

@@ -1,0 +1,74 @@
+// The Racer of real matmul kernels in this process: compiles, gates, warms up and times candidates under the Schedule
+// that the runtime uses.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "autotune/measure/clock.h"
+#include "autotune/measure/gate.h"
+#include "autotune/measure/operands.h"
+#include "autotune/measure/peak.h"
+#include "autotune/search/racer.h"
+#include "autotune/space/space.h"
+#include "engine/runtime/schedule.h"
+#include "jit/launch.h"
+
+namespace hone::autotune {
+
+enum class CacheMode { kWarm, kCold };
+
+struct RacerOptions {
+  CacheMode cache = CacheMode::kCold;
+  uint64_t seed = 1;
+  Peak peak;     // 0: not known, nothing is refused for being too fast
+  int cpus = 1;  // usable
+};
+
+class MatmulRacer final : public Racer {
+ public:
+  // `candidates` and `clock` must outlive the racer.
+  static Result<std::unique_ptr<MatmulRacer>> create(const matmul::MatmulProblem& problem,
+                                                     std::span<const Candidate> candidates, Clock& clock,
+                                                     const RacerOptions& options);
+
+  Prepared prepare(int candidate) override;
+  Result<int64_t> sample(int candidate) override;
+  void release(int candidate) override;
+
+ private:
+  struct Ready {
+    jit::Executable executable;
+    jit::CodeGenerator* generator = nullptr;
+    runtime::Schedule* schedule = nullptr;
+    int64_t width = 0;   // of packed panels
+    int64_t repeat = 1;  // calls per sample
+  };
+
+  MatmulRacer(const matmul::MatmulProblem& problem, std::span<const Candidate> candidates, Clock& clock,
+              const RacerOptions& options, Operands operands)
+      : problem_(problem), candidates_(candidates), clock_(clock), options_(options), operands_(std::move(operands)) {}
+
+  Result<runtime::Schedule*> schedule(int threads);
+  Status compile(const Candidate& candidate, Ready& ready);
+  // The two steps of gate.h.
+  Status check_guarded(const Candidate& candidate, Ready& ready);
+  Status check_real(Ready& ready);
+  Status judge(const matmul::MatmulProblem& shape, std::span<const float> c);
+  Status call(Ready& ready, runtime::Schedule& schedule, const matmul::MatmulProblem& shape,
+              const matmul::MatmulOperands& operands);
+  Result<int64_t> time_once(Ready& ready);
+  Status plausible(double ns, int threads) const;
+
+  matmul::MatmulProblem problem_;
+  std::span<const Candidate> candidates_;
+  Clock& clock_;
+  RacerOptions options_;
+  Operands operands_;
+  std::unique_ptr<OutputCheck> check_;
+  std::unordered_map<int, std::unique_ptr<runtime::Schedule>> schedules_;
+  std::unordered_map<int, Ready> ready_;
+};
+
+}  // namespace hone::autotune

@@ -1,0 +1,225 @@
+// See operands.h.
+#include "autotune/measure/operands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/matmul/program.h"
+#include "kernels/matmul/reference.h"
+
+namespace hone::autotune {
+namespace {
+
+using matmul::BLayout;
+using matmul::EpilogueOp;
+using matmul::MatmulProblem;
+
+// splitmix64: two floats a step, fast enough to fill a 200 MB matrix in a tenth of a second, and it needs no state
+// other than a counter, so that every value can be had again.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// In [-1, 1) with 23 random bits.
+float unit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-23f - 1.0f; }
+
+void poison(std::span<float> values) {
+  if (!values.empty()) std::memset(values.data(), 0xff, values.size_bytes());
+}
+
+void fill_row(std::span<float> row, uint64_t key) {
+  size_t i = 0;
+  for (; i + 1 < row.size(); i += 2) {
+    const uint64_t bits = mix(key + i);
+    row[i] = unit(static_cast<uint32_t>(bits));
+    row[i + 1] = unit(static_cast<uint32_t>(bits >> 32));
+  }
+  if (i < row.size()) row[i] = unit(static_cast<uint32_t>(mix(key + i)));
+}
+
+int64_t span_of(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row_stride, int64_t cols) {
+  if (batch == 0 || rows == 0 || cols == 0) return 0;
+  return (batch - 1) * batch_stride + (rows - 1) * row_stride + cols;
+}
+
+struct Matrix {
+  int64_t batch, batch_stride, rows, row_stride, cols;
+};
+
+void fill(std::span<float> values, const Matrix& m, uint64_t key) {
+  poison(values);
+  const int64_t items = m.batch_stride == 0 ? 1 : m.batch;
+  for (int64_t item = 0; item < items; ++item) {
+    for (int64_t r = 0; r < m.rows; ++r) {
+      const int64_t at = item * m.batch_stride + r * m.row_stride;
+      if (m.cols > 0)
+        fill_row(values.subspan(static_cast<size_t>(at), static_cast<size_t>(m.cols)),
+                 mix(key) + 2 * static_cast<uint64_t>(at));
+    }
+  }
+}
+
+Matrix like_c(const MatmulProblem& p) { return {p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.n}; }
+
+Matrix rows_of_b(const MatmulProblem& source) {
+  const bool nt = source.b == BLayout::kNt;
+  return {source.batch, source.batch_stride_b(), nt ? source.n : source.k, source.row_stride_b(),
+          nt ? source.k : source.n};
+}
+
+int64_t extent(const Matrix& m) { return span_of(m.batch, m.batch_stride, m.rows, m.row_stride, m.cols); }
+
+std::span<const std::byte> bytes_of(const AlignedBuffer& buffer) {
+  return {buffer.data(), static_cast<size_t>(buffer.size())};
+}
+
+const float* floats(const AlignedBuffer& buffer) { return buffer.as<float>().data(); }
+
+}  // namespace
+
+int64_t elements_a(const MatmulProblem& p) { return span_of(p.batch, p.batch_stride_a(), p.m, p.row_stride_a(), p.k); }
+int64_t elements_c(const MatmulProblem& p) { return extent(like_c(p)); }
+
+Result<Operands> Operands::create(const MatmulProblem& problem, uint64_t seed) {
+  HONE_RETURN_IF_ERROR(matmul::validate(problem));
+  Operands operands(problem);
+  if (problem.b == BLayout::kPacked) operands.source_.b = BLayout::kNt;
+  HONE_RETURN_IF_ERROR(operands.allocate(seed));
+  return operands;
+}
+
+Status Operands::allocate(uint64_t seed) {
+  c_elements_ = static_cast<size_t>(elements_c(p_));
+  auto make = [&](AlignedBuffer& buffer, const Matrix& matrix, uint64_t stream) -> Status {
+    HONE_ASSIGN_OR_RETURN(buffer, AlignedBuffer::allocate_elements(extent(matrix), sizeof(float), Touch::kNow));
+    fill(buffer.as<float>(), matrix, mix(seed) ^ stream);
+    return {};
+  };
+  HONE_RETURN_IF_ERROR(make(a_, {p_.batch, p_.batch_stride_a(), p_.m, p_.row_stride_a(), p_.k}, 1));
+  HONE_RETURN_IF_ERROR(make(b_, rows_of_b(source_), 2));
+  HONE_ASSIGN_OR_RETURN(c_, AlignedBuffer::allocate_elements(elements_c(p_), sizeof(float), Touch::kNow));
+  if (p_.has(EpilogueOp::kBias)) HONE_RETURN_IF_ERROR(make(bias_, {1, 0, 1, p_.n, p_.n}, 3));
+  if (p_.has(EpilogueOp::kGate)) HONE_RETURN_IF_ERROR(make(gate_, like_c(p_), 4));
+  if (p_.has(EpilogueOp::kResidual)) HONE_RETURN_IF_ERROR(make(residual_, like_c(p_), 5));
+  reset_c();
+  return {};
+}
+
+int64_t Operands::packed_stride(int64_t width) const {
+  return source_.batch_stride_b() == 0 ? 0 : matmul::packed_elements(p_.n, p_.k, width);
+}
+
+Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
+  if (packed_.contains(width)) return {};
+  MatmulProblem source = source_;
+  source.epilogue.clear();
+  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(source, width, isa));
+  HONE_ASSIGN_OR_RETURN(const jit::Executable executable, jit::make_executable(kernel, generator, isa));
+  const int64_t each = matmul::packed_elements(p_.n, p_.k, width);
+  const int64_t items = packed_stride(width) == 0 ? 1 : p_.batch;
+  HONE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                        AlignedBuffer::allocate_elements(items * each, sizeof(float), Touch::kNow));
+  poison(buffer.as<float>());
+  for (int64_t item = 0; item < items; ++item) {
+    float* source_item = b_.as<float>().data() + item * source_.batch_stride_b();
+    float* packed_item = buffer.as<float>().data() + item * each;
+    void* buffers[] = {source_item, packed_item};
+    jit::Launch launch{.executable = &executable,
+                       .space = ir::task_space(executable.bounds, nullptr),
+                       .buffers = buffers,
+                       .params = nullptr};
+    jit::run_range(&launch, 0, launch.space.count);
+    if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
+  }
+  packed_.emplace(width, std::move(buffer));
+  return {};
+}
+
+std::span<const float> Operands::b(int64_t width) const {
+  return p_.b == BLayout::kPacked ? packed_.at(width).as<float>() : b_.as<float>();
+}
+
+matmul::MatmulOperands Operands::view(int64_t width) const {
+  return {.a = floats(a_),
+          .b = b(width).data(),
+          .c = c_.as<float>().data(),
+          .bias = floats(bias_),
+          .gate = floats(gate_),
+          .residual = floats(residual_)};
+}
+
+std::vector<std::span<const std::byte>> Operands::ranges(int64_t width) const {
+  return {bytes_of(a_), std::as_bytes(b(width)), bytes_of(c_), bytes_of(bias_), bytes_of(gate_), bytes_of(residual_)};
+}
+
+float Operands::initial_c(int64_t item, int64_t i, int64_t j) const {
+  const uint64_t at = (static_cast<uint64_t>(item) << 48) ^ (static_cast<uint64_t>(i) << 24) ^ static_cast<uint64_t>(j);
+  return unit(static_cast<uint32_t>(mix(at)));
+}
+
+void Operands::reset_c(const MatmulProblem& shape, std::span<float> c) const {
+  poison(c);
+  if (p_.beta == 0) return;
+  for (int64_t item = 0; item < shape.batch; ++item)
+    for (int64_t i = 0; i < shape.m; ++i)
+      for (int64_t j = 0; j < shape.n; ++j)
+        c[static_cast<size_t>(item * shape.batch_stride_c() + i * shape.row_stride_c() + j)] = initial_c(item, i, j);
+}
+
+void Operands::copy_a(const MatmulProblem& shape, std::span<float> a) const {
+  poison(a);
+  if (shape.k == 0) return;
+  for (int64_t item = 0; item < shape.batch; ++item)
+    for (int64_t i = 0; i < shape.m; ++i)
+      std::copy_n(floats(a_) + item * p_.batch_stride_a() + i * p_.row_stride_a(), shape.k,
+                  a.data() + item * shape.batch_stride_a() + i * shape.row_stride_a());
+}
+
+void Operands::copy_like_c(const MatmulProblem& shape, const float* from, std::span<float> to) const {
+  poison(to);
+  if (from == nullptr) return;
+  for (int64_t item = 0; item < shape.batch; ++item)
+    for (int64_t i = 0; i < shape.m; ++i)
+      std::copy_n(from + item * p_.batch_stride_c() + i * p_.row_stride_c(), shape.n,
+                  to.data() + item * shape.batch_stride_c() + i * shape.row_stride_c());
+}
+
+std::vector<float> Operands::reference(const Cells& cells) const {
+  const auto rows = static_cast<int64_t>(cells.rows.size()), cols = static_cast<int64_t>(cells.cols.size());
+  MatmulProblem sub = p_;
+  sub.m = rows, sub.n = cols, sub.b = BLayout::kNt;
+  sub.lda = sub.ldb = sub.ldc = 0;
+  sub.batch = 1, sub.sa = sub.sb = sub.sc = -1;
+  std::vector<float> a, b, bias, gate, residual, c;
+  for (int64_t i : cells.rows) {
+    const float* row = floats(a_) + cells.item * p_.batch_stride_a() + i * p_.row_stride_a();
+    a.insert(a.end(), row, row + p_.k);
+    for (int64_t j : cells.cols) {
+      const int64_t at = cells.item * p_.batch_stride_c() + i * p_.row_stride_c() + j;
+      c.push_back(initial_c(cells.item, i, j));
+      if (!gate_.empty()) gate.push_back(floats(gate_)[at]);
+      if (!residual_.empty()) residual.push_back(floats(residual_)[at]);
+    }
+  }
+  const float* b_item = floats(b_) + cells.item * source_.batch_stride_b();
+  for (int64_t j : cells.cols) {
+    if (!bias_.empty()) bias.push_back(floats(bias_)[j]);
+    for (int64_t p = 0; p < p_.k; ++p)
+      b.push_back(source_.b == BLayout::kNt ? b_item[j * source_.row_stride_b() + p]
+                                            : b_item[p * source_.row_stride_b() + j]);
+  }
+  matmul::ordered_f32(sub, {.a = a.data(),
+                            .b = b.data(),
+                            .c = c.data(),
+                            .bias = bias.data(),
+                            .gate = gate.data(),
+                            .residual = residual.data()});
+  return c;
+}
+
+}  // namespace hone::autotune

@@ -1,0 +1,70 @@
+// The memory that a problem's candidates are measured and checked on. All candidates of a problem see the same values,
+// so their outputs must agree bit for bit.
+//
+// Values are uniform in [-1, 1), from a seed. Everything that is not an element (gaps between rows and batch items) is
+// NaN: who reads it shows it, who writes it is found. Pages are present before anything is timed.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "engine/base/aligned_buffer.h"
+#include "jit/launch.h"
+#include "kernels/matmul/operands.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::autotune {
+
+// A sample of output elements: rows x columns of one batch item.
+struct Cells {
+  int64_t item = 0;
+  std::vector<int64_t> rows, cols;
+};
+
+class Operands {
+ public:
+  // Error: resource_exhausted naming the size.
+  static Result<Operands> create(const matmul::MatmulProblem& problem, uint64_t seed);
+
+  const matmul::MatmulProblem& problem() const { return p_; }
+  // B packed in panels of `width` by a kernel of `generator`, once per width. For b=packed only.
+  Status pack(int64_t width, jit::CodeGenerator& generator, Isa isa);
+  int64_t packed_stride(int64_t width) const;
+
+  // What a call gets. `width` is read for b=packed only, and must have been packed.
+  matmul::MatmulOperands view(int64_t width = 0) const;
+  std::span<const float> b(int64_t width = 0) const;
+  std::span<float> c() const { return c_.as<float>().first(c_elements_); }
+  // C as it is before a call: NaN everywhere, and the values that beta reads where it reads them.
+  void reset_c() const { reset_c(p_, c()); }
+  void reset_c(const matmul::MatmulProblem& shape, std::span<float> c) const;
+
+  // Fills `a`, and what is laid out like C, for the first shape.m rows of each item (shape is the problem with fewer
+  // rows).
+  void copy_a(const matmul::MatmulProblem& shape, std::span<float> a) const;
+  void copy_like_c(const matmul::MatmulProblem& shape, const float* from, std::span<float> to) const;
+
+  // Bytes that a call reads and writes, to be flushed.
+  std::vector<std::span<const std::byte>> ranges(int64_t width = 0) const;
+
+  // The bits that class `ordered` gives for the cells, row after row, from the naive reference.
+  std::vector<float> reference(const Cells& cells) const;
+
+ private:
+  explicit Operands(const matmul::MatmulProblem& problem) : p_(problem), source_(problem) {}
+  Status allocate(uint64_t seed);
+  float initial_c(int64_t item, int64_t i, int64_t j) const;
+
+  matmul::MatmulProblem p_;
+  matmul::MatmulProblem source_;  // the same with B as rows (nt) where p_ has it packed
+  size_t c_elements_ = 0;
+  AlignedBuffer a_, b_, c_, bias_, gate_, residual_;
+  std::map<int64_t, AlignedBuffer> packed_;
+};
+
+// Elements from the first to one past the last of A, and of C and what is laid out like it.
+int64_t elements_a(const matmul::MatmulProblem& p);
+int64_t elements_c(const matmul::MatmulProblem& p);
+
+}  // namespace hone::autotune

@@ -1,0 +1,230 @@
+// Estimator: interference (other tenants, interrupts, low clocks before warm-up) only ever makes a window slower, so
+// the ceiling is a high quantile of many short windows: the 95th percentile. Not the maximum, which on a virtual
+// machine now and then is a clock glitch; not the mean, which measures the neighbours.
+#include "autotune/measure/peak.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autotune/measure/clock.h"
+#include "autotune/measure/flush.h"
+#include "engine/base/aligned_buffer.h"
+#include "engine/runtime/schedule.h"
+#include "jit/launch.h"
+#include "kernels/ir/builder.h"
+
+namespace hone::autotune {
+namespace {
+
+using ir::Affine;
+using ir::Builder;
+using ir::Scope;
+
+double high_quantile(std::vector<double> windows) {
+  if (windows.empty()) return 0;
+  std::sort(windows.begin(), windows.end());
+  return windows[static_cast<size_t>(0.95 * static_cast<double>(windows.size() - 1) + 0.5)];
+}
+
+class Runner {
+ public:
+  static Result<Runner> create(const ir::Kernel& kernel, jit::CodeGenerator& generator, Isa isa,
+                               runtime::Schedule& schedule) {
+    HONE_ASSIGN_OR_RETURN(jit::Executable executable, jit::make_executable(kernel, generator, isa));
+    return Runner(std::move(executable), schedule);
+  }
+  // ns of one call.
+  int64_t time(void* const* buffers, const int64_t* params) {
+    jit::Launch launch{.executable = &executable_,
+                       .space = ir::task_space(executable_.bounds, params),
+                       .buffers = buffers,
+                       .params = params};
+    const int64_t begin = clock_.now_ns();
+    schedule_->for_range({"peak", ""}, launch.space.count, 1, {jit::run_range, &launch});
+    return std::max<int64_t>(clock_.now_ns() - begin, 1);
+  }
+
+ private:
+  Runner(jit::Executable executable, runtime::Schedule& schedule)
+      : executable_(std::move(executable)), schedule_(&schedule) {}
+  jit::Executable executable_;
+  runtime::Schedule* schedule_;
+  SteadyClock clock_;
+};
+
+class PeakMeter {
+ public:
+  PeakMeter(jit::CodeGenerator& generator, Isa isa, const PeakOptions& options)
+      : generator_(generator), isa_(isa), lanes_(isa_info(isa).lanes_f32()), options_(options) {}
+
+  // GFLOP/s of `threads` threads. 2 pipes x 4 to 5 cycles need 10 chains; 12 leave slack and fit 16 registers.
+  Result<double> fma(runtime::Schedule& schedule, double seconds) {
+    const int threads = schedule.parallelism(), chains = 12;
+    HONE_ASSIGN_OR_RETURN(Runner runner,
+                          Runner::create(fma_kernel(lanes_, chains, threads), generator_, isa_, schedule));
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes_, 4, Touch::kNow));
+    void* buffers[] = {out.data()};
+    // 50 000 steps take 100-200 us: long against opening a region, short against an interruption.
+    const int64_t steps = 50'000;
+    const double flops = 2.0 * lanes_ * chains * threads * static_cast<double>(steps);
+    return windows(seconds, [&] { return flops / static_cast<double>(runner.time(buffers, &steps)); });
+  }
+
+  // GB/s over `bytes` in all; cold: from memory.
+  Result<double> read(runtime::Schedule& schedule, int64_t bytes, bool cold, double seconds) {
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer x, AlignedBuffer::allocate(bytes, Touch::kNow));
+    std::fill(x.as<float>().begin(), x.as<float>().end(), 1.0f);
+    double best = 0;
+    // Few streams or many, with hints or without: whichever this memory likes best is the ceiling.
+    for (int streams : {1, 4}) {
+      for (bool prefetch : {false, true}) {
+        if (prefetch && !cold) continue;
+        HONE_ASSIGN_OR_RETURN(const double gbs,
+                              read_with(schedule, x, streams, prefetch, cold, seconds / (cold ? 4 : 2)));
+        best = std::max(best, gbs);
+      }
+    }
+    return best;
+  }
+
+ private:
+  template <typename F>
+  double windows(double seconds, F one) {
+    SteadyClock clock;
+    std::vector<double> rates;
+    one(), one();  // code and pages
+    const int64_t end = clock.now_ns() + static_cast<int64_t>(seconds * 1e9);
+    // The first part of the time lets the clock rise; the quantile forgets it.
+    while (rates.size() < 8 || (clock.now_ns() < end && rates.size() < 100'000)) rates.push_back(one());
+    return high_quantile(std::move(rates));
+  }
+
+  Result<double> read_with(runtime::Schedule& schedule, const AlignedBuffer& x, int streams, bool prefetch, bool cold,
+                           double seconds) {
+    const int threads = schedule.parallelism();
+    HONE_ASSIGN_OR_RETURN(Runner runner,
+                          Runner::create(read_kernel(lanes_, streams, prefetch), generator_, isa_, schedule));
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes_, 4, Touch::kNow));
+    // A window of cold reading is 4 MiB a thread, about 0.4 ms; warm reading takes the whole buffer.
+    const int64_t chunk_bytes = int64_t{8} / streams * lanes_ * 4;
+    const int64_t window = cold ? std::min<int64_t>(x.size(), (int64_t{4} << 20) * threads) : x.size();
+    const int64_t chunks = window / (chunk_bytes * streams * threads);
+    const int64_t per_stream = chunks * chunk_bytes / 4;
+    const int64_t params[] = {threads, chunks, per_stream * streams, per_stream};
+    const int64_t bytes = chunks * chunk_bytes * streams * threads;
+    if (bytes == 0) return 0.0;
+    int64_t at = 0;
+    return windows(seconds, [&] {
+      if (at + bytes > x.size()) at = 0;
+      std::byte* begin = x.data() + at;
+      at += bytes / 64 * 64;
+      if (cold) {
+        const std::span<const std::byte> range(begin, static_cast<size_t>(bytes));
+        flush_caches({&range, 1});
+      }
+      void* buffers[] = {begin, out.data()};
+      return static_cast<double>(bytes) / static_cast<double>(runner.time(buffers, params));
+    });
+  }
+
+  jit::CodeGenerator& generator_;
+  Isa isa_;
+  int lanes_;
+  PeakOptions options_;
+};
+
+}  // namespace
+
+double Peak::gflops(int threads, int cpus) const {
+  if (threads <= 1 || cpus <= 1) return f32_gflops_1t;
+  return std::max(f32_gflops_all, f32_gflops_1t * std::min(threads, cpus));
+}
+
+ir::Kernel fma_kernel(int lanes, int chains, int threads) {
+  Builder b("peak_fma");
+  const ir::VarId n = b.param("n");
+  const ir::BufferId out =
+      b.buffer({.name = "out", .scope = Scope::kOut, .extents = {threads, lanes}, .strides = {lanes, 1}});
+  const ir::RegType vec{.lanes = lanes};
+  const ir::RegId acc = b.reg("acc", vec, {chains}), x = b.reg("x", vec), y = b.reg("y", vec);
+  b.parallel("t", 0, threads, 1, [&](Affine t) {
+    // acc = acc-free product plus acc: stays normal for any count, so that no denormal slows it.
+    b.constant(Builder::at(x), 1.0f);
+    b.constant(Builder::at(y), 0x1p-20f);
+    b.unroll("r", 0, chains, 1, [&](Affine r) { b.constant(Builder::at(acc, {r}), 1.0f); });
+    b.serial("i", 0, Affine::var(n), 1, [&](Affine) {
+      b.unroll("r", 0, chains, 1,
+               [&](Affine r) { b.fma(Builder::at(acc, {r}), Builder::at(x), Builder::at(y), Builder::at(acc, {r})); });
+    });
+    b.unroll("r", 1, chains, 1, [&](Affine r) {
+      b.binary(ir::BinaryOp::kAdd, Builder::at(acc, {0}), Builder::at(acc, {0}), Builder::at(acc, {r}));
+    });
+    b.store({out, {t, 0}}, Builder::at(acc, {0}));
+  });
+  return b.finish();
+}
+
+ir::Kernel read_kernel(int lanes, int streams, bool prefetch) {
+  Builder b("peak_read");
+  const ir::VarId threads = b.param("threads"), chunks = b.param("chunks"), per_thread = b.param("per_thread"),
+                  per_stream = b.param("per_stream");
+  const int64_t vectors = 8 / streams, chunk = vectors * lanes;
+  const ir::BufferId x = b.buffer({.name = "x",
+                                   .scope = Scope::kIn,
+                                   .extents = {Affine::var(threads), streams, Affine::var(chunks), chunk},
+                                   .strides = {Affine::var(per_thread), Affine::var(per_stream), chunk, 1}});
+  const ir::BufferId out =
+      b.buffer({.name = "out", .scope = Scope::kOut, .extents = {Affine::var(threads), lanes}, .strides = {lanes, 1}});
+  const ir::RegType vec{.lanes = lanes};
+  const ir::RegId acc = b.reg("acc", vec, {8}), v = b.reg("v", vec);
+  // Ahead by 4 KiB a stream: a page, beyond which the hardware's own streams stop.
+  const int64_t ahead = (4096 / 4) / chunk;
+  b.parallel("t", 0, Affine::var(threads), 1, [&](Affine t) {
+    b.unroll("r", 0, 8, 1, [&](Affine r) { b.constant(Builder::at(acc, {r}), 0.0f); });
+    b.serial("c", 0, Affine::var(chunks), 1, [&](Affine c) {
+      for (int64_t s = 0; s < streams; ++s) {
+        for (int64_t i = 0; i < vectors; ++i) {
+          if (prefetch && i * lanes * 4 % 64 == 0) b.prefetch({x, {t, s, c + ahead, i * lanes}}, 0);
+          b.load(Builder::at(v), {x, {t, s, c, i * lanes}});
+          b.binary(ir::BinaryOp::kAdd, Builder::at(acc, {s * vectors + i}), Builder::at(acc, {s * vectors + i}),
+                   Builder::at(v));
+        }
+      }
+    });
+    b.unroll("r", 1, 8, 1, [&](Affine r) {
+      b.binary(ir::BinaryOp::kAdd, Builder::at(acc, {0}), Builder::at(acc, {0}), Builder::at(acc, {r}));
+    });
+    b.store({out, {t, 0}}, Builder::at(acc, {0}));
+  });
+  return b.finish();
+}
+
+Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options) {
+  HONE_ASSIGN_OR_RETURN(const Isa isa, machine.best_isa());
+  jit::CodeGenerator* generator = nullptr;
+  for (jit::CodeGenerator* g : jit::code_generators())
+    if (generator == nullptr && g->name() != "interp" && g->targets(isa)) generator = g;
+  if (generator == nullptr) return unsupported("no code generator of this build emits machine code for this CPU");
+  const int all = std::max(1, options.threads > 0 ? options.threads : machine.cpus_usable);
+  std::unique_ptr<runtime::Schedule> one = runtime::make_sequential();
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> every, runtime::make_tbb(all));
+  // Half of the L2 size that blocking relies on: more would measure L3, less L1.
+  const int64_t l2_bytes = blocking_caches(machine).l2 / 2;
+
+  PeakMeter meter(*generator, isa, options);
+  Peak peak;
+  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_1t, meter.fma(*one, 0.2 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.l2_gbs_1t, meter.read(*one, l2_bytes, false, 0.1 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.read_gbs_1t, meter.read(*one, options.dram_bytes, true, 0.3 * options.seconds));
+  if (all == 1) {
+    peak.f32_gflops_all = peak.f32_gflops_1t;
+    peak.read_gbs_all = peak.read_gbs_1t;
+    return peak;
+  }
+  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_all, meter.fma(*every, 0.1 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.read_gbs_all, meter.read(*every, options.dram_bytes, true, 0.3 * options.seconds));
+  return peak;
+}
+
+}  // namespace hone::autotune

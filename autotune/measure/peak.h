@@ -1,0 +1,37 @@
+// What can this machine do at most? FMA throughput and read bandwidth, measured with kernels that are LoopIR like all
+// others: so the ceiling goes through the same code generators, schedule and clock as what is compared with it.
+#pragma once
+
+#include "engine/base/machine.h"
+#include "jit/codegen.h"
+
+namespace hone::autotune {
+
+struct Peak {
+  double f32_gflops_1t = 0;
+  double f32_gflops_all = 0;
+  double read_gbs_1t = 0;  // from memory: caches are emptied first
+  double read_gbs_all = 0;
+  double l2_gbs_1t = 0;
+
+  // The ceiling for a number of threads.
+  double gflops(int threads, int cpus) const;
+};
+
+struct PeakOptions {
+  double seconds = 1.0;  // in all; 0.1 gives a usable estimate
+  int threads = 0;       // of the "all" figures; 0: machine.cpus_usable
+  int64_t dram_bytes = int64_t{128} << 20;
+};
+
+// Uses the first code generator that emits machine code for the machine's best ISA; the interpreter would measure
+// itself. Error: unsupported when there is none.
+Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options = {});
+
+// The kernels, for tests and for whoever wants to read them.
+// out[t, lanes]: `chains` independent chains of n dependent fma in each of `threads` tasks.
+ir::Kernel fma_kernel(int lanes, int chains, int threads);
+// Sums all of x[threads, streams, chunks, 8 / streams vectors], the streams read side by side; out keeps it alive.
+ir::Kernel read_kernel(int lanes, int streams, bool prefetch);
+
+}  // namespace hone::autotune

@@ -1,0 +1,54 @@
+// See confirm.h.
+#include "autotune/search/confirm.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hone::autotune {
+
+db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed) {
+  if (log_gain.empty()) return db::Verdict::kTie;
+  const Interval gain = median_interval(log_gain, 0.95, seed);
+  const double bound = std::log1p(noise);
+  if (gain.mid > bound && gain.lo > 0) return db::Verdict::kNew;
+  if (gain.hi < 0 && gain.mid < -bound) return db::Verdict::kKept;
+  return db::Verdict::kTie;
+}
+
+Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline_ns) {
+  std::vector<int> arms = {f.incumbent};
+  for (int c : {f.challenger, f.fallback})
+    if (std::find(arms.begin(), arms.end(), c) == arms.end()) arms.push_back(c);
+  std::erase_if(arms, [&](int c) { return !race.prepare(c); });
+
+  // Equal warm-up, where it does not cost a round of the decision.
+  if (race.now() + (kFewestConfirmRounds + 1) * race.expected_ns(arms) <= deadline_ns) race.warm_up(arms);
+  for (int round = 0; round < kConfirmRounds && !race.stopped(); ++round) {
+    if (round >= kFewestConfirmRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
+    race.round(db::Phase::kConfirm, arms);
+  }
+
+  Confirmed result;
+  result.rounds = race.rounds(db::Phase::kConfirm);
+  result.winner = f.incumbent;
+  const bool same = f.challenger == f.incumbent;
+  if (!race.alive(f.incumbent) && race.alive(f.challenger)) {
+    result.verdict = db::Verdict::kNew;  // the incumbent cannot run here (any more)
+    result.winner = f.challenger;
+  } else if (!same) {
+    const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, f.incumbent, f.challenger);
+    result.verdict = decide(gain, noise, race.seed());
+    if (result.verdict == db::Verdict::kNew) result.winner = f.challenger;
+  }
+  result.ns = median(race.times(db::Phase::kConfirm, result.winner));
+  result.fallback_ns = median(race.times(db::Phase::kConfirm, f.fallback));
+  result.speedup = {1, 1, 1};
+  if (result.winner != f.fallback) {
+    const Interval log =
+        median_interval(race.log_ratios(db::Phase::kConfirm, f.fallback, result.winner), 0.95, race.seed());
+    result.speedup = {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)};
+  }
+  return result;
+}
+
+}  // namespace hone::autotune

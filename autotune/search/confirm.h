@@ -1,0 +1,38 @@
+// Confirmation: who was fastest while searching was so partly by luck, so its samples from the search may not say how
+// fast it is. The challenger meets the incumbent (and the default plan) in fresh interleaved rounds after equal
+// warm-up, and only these rounds enter the decision and the reported times.
+#pragma once
+
+#include <span>
+
+#include "autotune/search/race.h"
+#include "autotune/search/stats.h"
+
+namespace hone::autotune {
+
+struct Finalists {
+  int challenger = 0;
+  int incumbent = 0;
+  int fallback = 0;  // the default plan
+};
+
+struct Confirmed {
+  db::Verdict verdict = db::Verdict::kKept;
+  int winner = 0;
+  double ns = 0, fallback_ns = 0;  // medians of the confirmation rounds
+  Interval speedup;                // default over winner, a ratio
+  int rounds = 0;
+};
+
+// The rule, by itself: log_gain is log(incumbent / challenger) per round. `kNew` when the median gain exceeds the noise
+// bound and the 95% interval excludes 0; `kKept` when the challenger is slower beyond doubt; otherwise `kTie`. On kTie
+// and kKept the incumbent stays.
+db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed);
+
+inline constexpr int kConfirmRounds = 41;  // at most; an odd number has a median that was measured
+inline constexpr int kFewestConfirmRounds = 3;
+
+// Races until the deadline or kConfirmRounds.
+Confirmed confirm(Race& race, const Finalists& finalists, double noise, int64_t deadline_ns);
+
+}  // namespace hone::autotune

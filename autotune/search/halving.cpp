@@ -1,0 +1,146 @@
+// Successive halving in two stages. Admission takes candidates in batches, in the order of the cost model, gives each
+// two rounds together with the baseline, and keeps those near the leader. Halving then doubles the rounds of those that
+// are left and drops the worse half, except who is still a tie with the leader: a tie is kept as long as there is time.
+//
+// Admission may take 55% of the time. More would measure more candidates than halving can tell apart; less would leave
+// the cost model the last word. The order of the model is not trusted further than that: among equals by the model,
+// hundreds differ by 10% in truth.
+#include <algorithm>
+#include <cmath>
+
+#include "autotune/search/stats.h"
+#include "autotune/search/strategy.h"
+
+namespace hone::autotune {
+namespace {
+
+constexpr double kAdmissionShare = 0.55;
+constexpr size_t kBatch = 8;
+constexpr int kAdmissionRounds = 2;
+// After two rounds: further behind than noise on a busy machine can explain.
+const double kHopeless = std::log(1.30);
+constexpr size_t kMostSurvivors = 24;
+constexpr size_t kFinal = 2;
+constexpr int kMostRounds = 64;
+
+class Halving {
+ public:
+  Halving(Race& race, const SearchTask& task) : race_(race), task_(task), begin_(race.now()) {}
+
+  SearchResult run() {
+    const bool admitted_all = admission();
+    const bool separated = halve();
+    const int winner = leader();
+    return {.winner = winner, .complete = admitted_all && separated};
+  }
+
+ private:
+  int leader() const { return best_of(race_, task_, survivors_); }
+
+  void progress(size_t waiting) {
+    if (!task_.on_progress) return;
+    const int best = leader();
+    task_.on_progress(static_cast<int>(survivors_.size() + waiting), best, std::exp(score(race_, task_, best)));
+  }
+
+  std::vector<int> with_baseline(std::vector<int> arms) const {
+    if (std::find(arms.begin(), arms.end(), task_.baseline) == arms.end()) arms.push_back(task_.baseline);
+    return arms;
+  }
+
+  // True when every candidate had its rounds.
+  bool admission() {
+    const auto share = static_cast<int64_t>(kAdmissionShare * static_cast<double>(task_.deadline_ns - begin_));
+    const int64_t end = begin_ + share;
+    size_t next = 0;
+    while (next < task_.order.size() && !race_.stopped() && race_.now() < end) {
+      std::vector<int> batch;
+      while (next < task_.order.size() && batch.size() < kBatch && !race_.stopped()) {
+        // Preparing costs as much as several samples: do not start what there is no time to race.
+        const int64_t racing = kAdmissionRounds * std::max(race_.expected_ns(with_baseline(batch)), int64_t{0});
+        if (!batch.empty() && race_.now() + race_.prepare_ns() + racing > end) break;
+        const int c = task_.order[next++];
+        if (c != task_.baseline && race_.prepare(c)) batch.push_back(c);
+      }
+      if (batch.empty()) continue;
+      const std::vector<int> arms = with_baseline(batch);
+      for (int i = 0; i < kAdmissionRounds; ++i) {
+        if (i > 0 && race_.now() + race_.expected_ns(arms) > task_.deadline_ns) break;
+        if (!race_.round(db::Phase::kSearch, arms)) break;
+      }
+      survivors_.insert(survivors_.end(), batch.begin(), batch.end());
+      keep_near_leader();
+      progress(task_.order.size() - next);
+    }
+    return next >= task_.order.size();
+  }
+
+  void sort_survivors() {
+    std::erase_if(survivors_, [&](int c) { return !race_.alive(c); });
+    std::stable_sort(survivors_.begin(), survivors_.end(),
+                     [&](int a, int b) { return score(race_, task_, a) < score(race_, task_, b); });
+  }
+
+  void keep_near_leader() {
+    sort_survivors();
+    const double best = std::min(0.0, survivors_.empty() ? 0.0 : score(race_, task_, survivors_.front()));
+    size_t keep = 0;
+    while (keep < survivors_.size() && keep < kMostSurvivors &&
+           score(race_, task_, survivors_[keep]) <= best + kHopeless)
+      ++keep;
+    drop_from(keep);
+  }
+
+  void drop_from(size_t keep) {
+    for (size_t i = keep; i < survivors_.size(); ++i)
+      if (survivors_[i] != task_.baseline) race_.drop(survivors_[i]);
+    survivors_.resize(std::min(keep, survivors_.size()));
+  }
+
+  // True when it ended because the field was down to the finalists or the rounds were enough.
+  bool halve() {
+    int rounds = 3;
+    for (int total = 0; total < kMostRounds; rounds = std::min(2 * rounds, 16)) {
+      if (survivors_.size() <= 1) return true;
+      const std::vector<int> arms = with_baseline(survivors_);
+      for (int i = 0; i < rounds; ++i, ++total) {
+        if (race_.stopped() || race_.now() + race_.expected_ns(arms) > task_.deadline_ns) return false;
+        race_.round(db::Phase::kSearch, arms);
+      }
+      drop_worse_half();
+      progress(0);
+      if (survivors_.size() <= kFinal && total >= 12) return true;
+    }
+    return true;
+  }
+
+  // Among many candidates some fall behind by chance: the interval is widened by their number (Bonferroni).
+  void drop_worse_half() {
+    sort_survivors();
+    if (survivors_.size() <= kFinal) return;
+    const int first = survivors_.front();
+    const double confidence = 1 - 0.05 / static_cast<double>(survivors_.size());
+    const size_t half = std::max(kFinal, (survivors_.size() + 1) / 2);
+    std::vector<int> kept(survivors_.begin(), survivors_.begin() + static_cast<std::ptrdiff_t>(half));
+    for (size_t i = half; i < survivors_.size(); ++i) {
+      const std::vector<double> behind = race_.log_ratios(db::Phase::kSearch, survivors_[i], first);
+      if (median_interval(behind, confidence, race_.seed()).lo <= 0) {
+        kept.push_back(survivors_[i]);
+      } else if (survivors_[i] != task_.baseline) {
+        race_.drop(survivors_[i]);
+      }
+    }
+    survivors_ = std::move(kept);
+  }
+
+  Race& race_;
+  const SearchTask& task_;
+  int64_t begin_;
+  std::vector<int> survivors_;
+};
+
+}  // namespace
+
+SearchResult search_by_halving(Race& race, const SearchTask& task) { return Halving(race, task).run(); }
+
+}  // namespace hone::autotune

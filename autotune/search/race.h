@@ -1,0 +1,85 @@
+// Rounds: each candidate runs once a round, in a fresh random order, and what it took is kept under its round. So
+// drift and steps of the clock hit all candidates of a round alike, and every comparison is within rounds.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "autotune/measure/clock.h"
+#include "autotune/search/racer.h"
+
+namespace hone::autotune {
+
+struct RoundSample {
+  int candidate = 0;
+  db::Sample sample;
+};
+// Called after every round with what it measured, so that it is durable before the next one starts.
+using RoundSink = std::function<Status(std::span<const RoundSample>)>;
+// Called once for a candidate that will not be sampled (any more).
+using OutcomeSink = std::function<Status(int candidate, const Prepared&)>;
+
+class Race {
+ public:
+  struct Hooks {
+    RoundSink on_round;
+    OutcomeSink on_outcome;
+    std::function<void()> on_step;            // progress; may be empty
+    const std::atomic<bool>* stop = nullptr;  // Ctrl-C
+  };
+  Race(Racer& racer, Clock& clock, uint64_t seed, Hooks hooks);
+
+  // Prepares once; false (and the outcome is recorded) when the candidate cannot race.
+  bool prepare(int candidate);
+  bool alive(int candidate) const;
+  void drop(int candidate);  // releases; it stays measured
+
+  // One round of `arms`, each candidate once per mention (the same one twice is a race against itself). A candidate
+  // whose sample is refused twice in a row is recorded as refused and races no more. False when stopped, or when a sink
+  // failed: see status().
+  bool round(db::Phase phase, std::span<const int> arms);
+
+  // One run of each, not recorded.
+  void warm_up(std::span<const int> arms);
+
+  bool stopped() const { return !status_.ok() || (hooks_.stop != nullptr && hooks_.stop->load()); }
+  const Status& status() const { return status_; }
+  int64_t now() { return clock_.now_ns(); }
+  // What a round of these arms will take, from what their samples took so far; unknown arms count as the mean.
+  int64_t expected_ns(std::span<const int> arms) const;
+  int64_t prepare_ns() const { return prepared_ == 0 ? 0 : prepare_total_ / prepared_; }
+
+  // log(ns_x / ns_y) of the rounds in which both ran.
+  std::vector<double> log_ratios(db::Phase phase, int x, int y) const;
+  // The two runs of each round of `candidate` against itself.
+  std::vector<double> self_log_ratios(int candidate) const;
+  std::vector<double> times(db::Phase phase, int candidate) const;
+  int rounds(db::Phase phase) const { return static_cast<int>(rounds_[static_cast<size_t>(phase)].size()); }
+  int measured() const;  // candidates with at least one sample
+  uint64_t seed() { return random_(); }
+
+ private:
+  struct State {
+    bool prepared = false, ready = false, dead = false;
+    int64_t wall_ns = 0;  // of the last sample with all that surrounds it
+    bool sampled = false;
+  };
+  using Round = std::multimap<int, int64_t>;
+
+  bool sample(db::Phase phase, int candidate, int order, std::vector<RoundSample>* samples);
+
+  Racer& racer_;
+  Clock& clock_;
+  std::mt19937_64 random_;
+  Hooks hooks_;
+  Status status_;
+  std::map<int, State> states_;
+  std::vector<Round> rounds_[3];  // by phase
+  int64_t prepare_total_ = 0, prepared_ = 0;
+};
+
+}  // namespace hone::autotune

@@ -1,0 +1,55 @@
+// Which plans are worth measuring for a problem? A pure function of problem, instruction sets, caches, threads and code
+// generators, so that "what would be tried on that machine" is a test, and so that a search never depends on what ran
+// before.
+//
+// The space is not the cross product of all knobs (millions of programs, most of them nonsense) but a structured set:
+// register tiles that fill the register file x ways of packing x block sizes around the analytical point x loop order,
+// and then each remaining knob (unroll, prefetch, parallel dimension) varied at the analytical point of every tile and
+// packing.
+//
+// What must stay true: every candidate is legal and lowers; no two candidates have the same LoopIR, code generator and
+// thread count.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/machine.h"
+#include "kernels/matmul/program.h"
+
+namespace hone::autotune {
+
+struct Target {
+  std::vector<Isa> isas;  // usable ones, weakest first
+  BlockingCaches caches;
+  std::vector<int> threads;           // counts to consider, ascending
+  std::vector<std::string> codegens;  // names
+  int64_t panel = 0;                  // > 0: B is packed already, in panels of this width
+};
+
+struct Candidate {
+  matmul::TransformProgram program;
+  std::string codegen;
+  int threads = 1;
+  bool operator==(const Candidate&) const = default;
+};
+
+struct Rejected {
+  matmul::TransformProgram program;
+  std::string why;
+};
+
+struct Space {
+  std::vector<Candidate> candidates;
+  std::vector<Rejected> rejected;  // generated but not legal, each with the rule it broke
+  int64_t duplicates = 0;          // programs whose LoopIR another candidate has already
+};
+
+// The default plan is the first candidate.
+Space enumerate(const matmul::MatmulProblem& problem, const Target& target);
+
+// The plan without any measurement: the analytical program, the preferred code generator, all threads.
+Candidate default_candidate(const matmul::MatmulProblem& problem, const Target& target);
+
+}  // namespace hone::autotune

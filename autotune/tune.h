@@ -1,0 +1,75 @@
+// Tuning one problem: noise, search, confirmation, decision. One entry; no knowledge of a command line.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autotune/measure/matmul_racer.h"
+#include "autotune/measure/peak.h"
+#include "autotune/space/space.h"
+#include "db/store.h"
+#include "engine/base/machine.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::autotune {
+
+struct TuneOptions {
+  double budget_seconds = 60;
+  std::vector<std::string> codegens;  // empty: all of this build that emit machine code (else what there is)
+  std::vector<int> threads;           // empty: 1 and all usable CPUs, and powers of two between
+  CacheMode cache = CacheMode::kCold;
+  uint64_t seed = 1;
+  bool fresh = false;  // do not let earlier decisions be the incumbent
+  int64_t panel = 0;   // > 0: b=packed panels have this width already
+  std::string strategy = "halving";
+  Peak peak;  // measured before; zeros: a quick estimate is measured
+};
+
+struct Progress {
+  std::string_view problem;
+  std::string_view phase;  // "prepare", "noise", "search", "confirm"
+  int candidates_left = 0;
+  double best_ratio = 1;  // time of the best so far over the incumbent's
+  double seconds_left = 0;
+};
+
+struct TunedPlan {
+  std::string program, codegen;
+  int threads = 1;
+  std::string numerics = "ordered";
+  double ns = 0, gflops = 0;
+};
+
+struct TuneReport {
+  std::string problem;
+  db::Verdict decision = db::Verdict::kKept;
+  TunedPlan winner, fallback;  // fallback: the default plan
+  double speedup = 1, speedup_lo = 1, speedup_hi = 1;
+  double noise_bound = 0;
+  int enumerated = 0, measured = 0, rejected_wrong = 0, crashed = 0, refused = 0;
+  int rounds = 0;  // search and confirmation
+  double seconds = 0;
+  int64_t run_id = 0;
+  bool decided = false;      // a decision was stored; false when interrupted before there was one
+  bool interrupted = false;  // the stop token was set
+};
+
+// What the whole tuning needs to know of where it runs.
+struct TuneContext {
+  const Machine& machine;
+  db::Store& store;
+  std::function<void(const Progress&)> on_progress;  // may be empty; called often, must be quick
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// Measures for about options.budget_seconds. Samples are in the store after every round, the decision at the end.
+// Errors: invalid_argument (the problem, or options that name nothing), unsupported (no ISA of this CPU), and what the
+// store returns, except that a store which cannot be written does not stop the tuning: decided is then false.
+Result<TuneReport> tune(const matmul::MatmulProblem& problem, const TuneOptions& options, const TuneContext& context);
+
+// The options as enumerate() wants them. Error: not_found naming a code generator this build does not have.
+Result<Target> tune_target(const Machine& machine, const TuneOptions& options);
+
+}  // namespace hone::autotune

@@ -1,0 +1,124 @@
+// The model is judged by its order on facts that hold on every machine it is for.
+#include "autotune/cost/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace hone::autotune {
+namespace {
+
+using matmul::MatmulProblem;
+using matmul::PackA;
+using matmul::PackB;
+using matmul::ParallelDim;
+using matmul::TransformProgram;
+
+MatmulProblem problem(std::string_view text) {
+  Result<MatmulProblem> p = matmul::parse_problem(text);
+  EXPECT_TRUE(p.ok()) << p.status().message();
+  return *p;
+}
+
+CostMachine machine() {
+  return {.gflops_1t = 200,
+          .l2_gbs = 80,
+          .dram_gbs_1t = 12,
+          .dram_gbs_all = 20,
+          .cpus = 4,
+          .widest_lanes = 16,
+          .caches = {.l1d = 48 << 10, .l2 = 2 << 20, .l3_share = 4 << 20},
+          .cold = true};
+}
+
+TransformProgram tile(int64_t mr, int64_t nr) {
+  return {.isa = Isa::kAvx512,
+          .lanes = 16,
+          .mr = mr,
+          .nr = nr,
+          .mc = mr * 8,
+          .nc = nr * 16,
+          .kc = 256,
+          .pack_a = PackA::kRows,
+          .pack_b = PackB::kBlock,
+          .parallel = ParallelDim::kN};
+}
+
+double ns(const MatmulProblem& p, const TransformProgram& t, int threads = 1) {
+  return estimate(p, t, threads, machine()).total;
+}
+
+TEST(Cost, FullTilesBeatNarrowOnes) {
+  const MatmulProblem p = problem("matmul:f32:m=2048,n=2048,k=2048");
+  EXPECT_LT(ns(p, tile(14, 32)), ns(p, tile(2, 16)));
+  EXPECT_LT(ns(p, tile(14, 32)), ns(p, tile(28, 16)));
+  EXPECT_LT(ns(p, tile(8, 48)), ns(p, tile(4, 32)));
+}
+
+TEST(Cost, TilesThatSplitTheRowsEvenlyBeatThoseThatDoNot) {
+  const MatmulProblem p = problem("matmul:f32:m=26,n=2048,k=2048");
+  EXPECT_LT(ns(p, tile(13, 32)), ns(p, tile(12, 32)));
+}
+
+TEST(Cost, PackingWinsForLargeAndLosesForSmall) {
+  auto direct = [](TransformProgram t) {
+    t.pack_a = PackA::kNone, t.pack_b = PackB::kNone;
+    return t;
+  };
+  const MatmulProblem large = problem("matmul:f32:m=2048,n=2048,k=2048");
+  EXPECT_LT(ns(large, tile(14, 32)), ns(large, direct(tile(14, 32))));
+  const MatmulProblem small = problem("matmul:f32:m=14,n=256,k=256");
+  EXPECT_LT(ns(small, direct(tile(14, 32))), ns(small, tile(14, 32)));
+}
+
+TEST(Cost, StripsArePaidPerRowTile) {
+  const MatmulProblem p = problem("matmul:f32:m=256,n=1024,k=1024,b=nt");
+  TransformProgram strip = tile(14, 32);
+  strip.pack_b = PackB::kStrip, strip.kc = 64;
+  EXPECT_LT(ns(p, tile(14, 32)), ns(p, strip));
+}
+
+TEST(Cost, ThreadsPayForLargeAndNotForTiny) {
+  const MatmulProblem large = problem("matmul:f32:m=512,n=4096,k=1024");
+  EXPECT_LT(ns(large, tile(14, 32), 4), ns(large, tile(14, 32), 1));
+  const MatmulProblem tiny = problem("matmul:f32:m=2,n=32,k=32");
+  EXPECT_LT(ns(tiny, tile(2, 32), 1), ns(tiny, tile(2, 32), 4));
+}
+
+TEST(Cost, BlocksThatLeaveThreadsIdleLose) {
+  const MatmulProblem p = problem("matmul:f32:m=512,n=2048,k=1024");
+  TransformProgram even = tile(14, 32), lumpy = even;
+  even.nc = 512, lumpy.nc = 1536;
+  EXPECT_LT(ns(p, even, 4), ns(p, lumpy, 4));
+}
+
+TEST(Cost, DecodeIsBoundByMemory) {
+  const MatmulProblem p = problem("matmul:f32:m=1,n=4096,k=4096,b=packed");
+  TransformProgram t = tile(1, 128);
+  t.mc = 1, t.kc = 4096, t.pack_a = PackA::kNone, t.pack_b = PackB::kNone, t.panel = 16, t.parallel = ParallelDim::kMn;
+  const Cost cost = estimate(p, t, 1, machine());
+  EXPECT_GT(cost.dram, cost.fma);
+  EXPECT_GE(cost.total, 4096.0 * 4096 * 4 / 12 * 0.9);
+  // One panel of one vector is one stream, and one chain of fma.
+  TransformProgram narrow = t;
+  narrow.nr = 16;
+  EXPECT_LT(ns(p, t), ns(p, narrow));
+}
+
+TEST(Cost, NothingIsFasterThanThePeak) {
+  for (std::string_view text : {"matmul:f32:m=512,n=512,k=512", "matmul:f32:m=3,n=1000,k=77"}) {
+    const MatmulProblem p = problem(text);
+    EXPECT_GE(ns(p, tile(14, 32)), p.flops() / 200) << text;
+  }
+}
+
+TEST(Cost, EmptyProblemsHaveACost) {
+  for (std::string_view text : {"matmul:f32:m=0,n=16,k=16", "matmul:f32:m=4,n=16,k=0"}) {
+    const double cost = ns(problem(text), tile(2, 16));
+    EXPECT_GE(cost, 0) << text;
+    EXPECT_TRUE(std::isfinite(cost)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hone::autotune
