@@ -37,7 +37,7 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
 
   // "invalid_argument: m must be ..." or "ok".
-  std::string to_string() const;
+  [[gnu::visibility("default")]] std::string to_string() const;
 
  private:
   Code code_ = Code::kOk;

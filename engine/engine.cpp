@@ -1,0 +1,96 @@
+// Engine: what machine is this, what was tuned on it, which code generators may be used.
+#include "hone/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "db/store.h"
+#include "engine/base/env.h"
+#include "engine/base/log.h"
+#include "engine/base/machine.h"
+#include "engine/matmul_internal.h"
+#include "engine/state_internal.h"
+
+namespace hone {
+namespace {
+
+Result<int> choose_threads(int asked, const Machine& machine) {
+  if (asked < 0 || asked > runtime::kMaxThreads)
+    return invalid_argument(fmt::format("threads must be from 0 (detect) to {}, got {}", runtime::kMaxThreads, asked));
+  return asked > 0 ? asked : std::min(threads_in_force(machine).threads, runtime::kMaxThreads);
+}
+
+Result<std::vector<jit::CodeGenerator*>> choose_generators(const std::string& asked) {
+  if (asked.empty()) return plan::compiling_generators();
+  HONE_ASSIGN_OR_RETURN(jit::CodeGenerator* const only, jit::find_code_generator(asked));
+  return std::vector<jit::CodeGenerator*>{only};
+}
+
+// Reads every decision at once and closes the file. Only a path that the caller gave and that cannot be a database is
+// an error; whatever else is wrong leaves the engine with default plans and a message.
+Status load_decisions(const EngineOptions& options, Engine::State& state) {
+  if (!options.use_database) return {};
+  Result<std::unique_ptr<db::Store>> store = db::open({.path = options.database, .mode = db::OpenMode::kReadOnly});
+  if (!store.ok()) {
+    if (!options.database.empty()) return store.status();
+    state.info.database_message = store.status().message();
+    return {};
+  }
+  state.info.database = (*store)->path();
+  state.info.database_message = (*store)->message();
+  Result<plan::Decisions> decisions = plan::Decisions::load(**store);
+  if (decisions.ok()) {
+    state.decisions = *std::move(decisions);
+  } else {
+    state.info.database_message = decisions.status().message();
+  }
+  state.info.decisions = static_cast<int64_t>(state.decisions.size());
+  HONE_LOG_EVENT(
+      LogTopic::kDb, "load",
+      {{"path", state.info.database}, {"decisions", state.info.decisions}, {"message", state.info.database_message}});
+  return {};
+}
+
+Result<Engine> create_engine(const EngineOptions& options) {
+  if (options.log) set_log_sink(options.log);
+  HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
+  auto state = std::make_shared<Engine::State>();
+  HONE_ASSIGN_OR_RETURN(const int threads, choose_threads(options.threads, machine));
+  HONE_ASSIGN_OR_RETURN(state->generators, choose_generators(options.codegen));
+  state->target = plan::make_target(machine, threads, state->generators);
+  state->info.threads = threads;
+  state->info.machine = state->target.key;
+  for (const plan::CodegenLabel& c : state->target.codegens) state->info.codegens.push_back(c.name);
+  HONE_RETURN_IF_ERROR(load_decisions(options, *state));
+  return Engine(std::move(state));
+}
+
+}  // namespace
+
+std::vector<jit::CodeGenerator*> Engine::State::generators_for(Isa isa, std::string_view first) const {
+  std::vector<jit::CodeGenerator*> usable;
+  for (const plan::CodegenLabel& label : target.codegens) {
+    if (std::find(label.isas.begin(), label.isas.end(), isa) == label.isas.end()) continue;
+    for (jit::CodeGenerator* g : generators)
+      if (g->name() == label.name) usable.push_back(g);
+  }
+  std::stable_partition(usable.begin(), usable.end(), [&](jit::CodeGenerator* g) { return g->name() == first; });
+  return usable;
+}
+
+Result<Engine> Engine::create(const EngineOptions& options) {
+  return guarded([&] { return create_engine(options); });
+}
+
+Result<Matmul> Engine::prepare(const MatmulSpec& spec, const float* weights) const {
+  return guarded([&] { return Matmul::Impl::create(state_, spec, weights, /*constant=*/true); });
+}
+
+Result<Matmul> Engine::prepare(const MatmulSpec& spec) const {
+  return guarded([&] { return Matmul::Impl::create(state_, spec, nullptr, /*constant=*/false); });
+}
+
+EngineInfo Engine::info() const { return state_->info; }
+
+}  // namespace hone

@@ -1,0 +1,186 @@
+// hone for C++: create an Engine, prepare a matmul once, call it for any number of rows, from any number of threads.
+//
+//   auto engine = hone::Engine::create();
+//   hone::MatmulSpec spec{.n = 4096, .k = 4096, .b = hone::Layout::kNt, .epilogue = {hone::Epilogue::kBias}};
+//   auto matmul = engine->prepare(spec, weights);           // packs the weights, resolves and compiles the plan
+//   hone::Status s = matmul->run({.m = 1, .a = x, .c = y, .bias = bias});
+//
+// What is computed, for i in [0, m), j in [0, n), and each batch item:
+//
+//   T[i, j] = sum over p = 0 .. k-1, ascending, of A[i, p] * B[p, j]     one chain of fused multiply-adds from +0
+//   C[i, j] = epilogue(alpha * T[i, j] + beta * C[i, j])
+//
+// The bits of the result depend on nothing else: not on the plan, the tuning, the code generator, the instruction set
+// or the number of threads.
+//
+// Reading and writing
+//   - All sizes and strides count f32 elements, are 64-bit, and may be of any size, 0 included.
+//   - Exactly the m x n elements of C are written; no operand is read outside its elements; padding between rows is
+//     neither read nor written. No alignment is needed beyond that of float.
+//   - beta == 0: C is never read (it may hold NaN). Otherwise beta is a factor of the old C.
+//   - alpha == 0: neither A nor B is read (they may be null), T is +0. alpha == 1 is no operation.
+//   - k == 0: T is +0, A and B are not read; C = epilogue(beta * C).
+//   - m == 0 or n == 0: nothing is read or written.
+//   - A NaN or infinity in row i of A reaches row i of C only; in column j of B, column j only. relu(NaN) is NaN.
+//   - C must not overlap anything that is read (A, B, bias, gate, residual), nor the C of another call at the same
+//   time:
+//     overlap within a call is refused with the name of the operand. The operands that are read may overlap each other.
+//   - The caller's floating-point control (MXCSR: rounding, flush-to-zero) is obeyed, on every thread, and not changed.
+//
+// Errors are values: hone::Status (hone/status.h) carries a code and one line that names what is wrong. No exception
+// leaves the library. It prints nothing to stdout; events go to the log sink when HONE_LOG asks for them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hone/status.h"
+
+#define HONE_API [[gnu::visibility("default")]]
+
+namespace hone {
+
+// How B lies in memory: [k, n] row by row, or transposed, [n, k] row by row (as model files store weights).
+enum class Layout : uint8_t { kNn, kNt };
+
+// Steps after the sum, in the order given; v is the element so far.
+enum class Epilogue : uint8_t {
+  kBias,      // v + bias[j]
+  kGeluTanh,  // 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))
+  kGeluErf,   // 0.5 v (1 + erf(v / sqrt(2)))
+  kSilu,      // v / (1 + exp(-v))
+  kRelu,      // max(0, v)
+  kGate,      // v * gate[i, j]
+  kResidual,  // v + residual[i, j]
+};
+
+// What stays the same over all calls of a matmul.
+struct MatmulSpec {
+  int64_t n = 0;  // columns of C
+  int64_t k = 0;  // length of the sum
+  Layout b = Layout::kNt;
+  // Distance of rows, in elements; 0: dense. lda >= k, ldb >= a row of B, ldc >= n. gate and residual are laid out as
+  // C.
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  // The same matmul `batch` times, the operands of item i starting i * stride elements on. -1: dense (m * lda for A,
+  // the whole of B, m * ldc for C). 0: shared by all items (A and B only). bias is shared always.
+  int64_t batch = 1;
+  int64_t stride_a = -1, stride_b = -1, stride_c = -1;
+  float alpha = 1, beta = 0;
+  std::vector<Epilogue> epilogue;  // kBias, kGate and kResidual at most once each
+  // Numbers of rows that calls will have: their plans are resolved and compiled by prepare(). Any other m works too;
+  // the first call with it compiles (about a millisecond). The first entry also decides how constant weights are
+  // packed.
+  std::vector<int64_t> expected_m = {1};
+
+  // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`).
+  // b=packed says nothing about the memory weights come from: it gives kNt. Error: invalid_argument showing where.
+  HONE_API static Result<MatmulSpec> parse(std::string_view problem);
+};
+
+// The operands of one call: element 0 of each. Those that the spec has no use for stay null.
+struct MatmulCall {
+  int64_t m = 0;                    // rows, >= 0
+  const float* a = nullptr;         // [batch][m][k]
+  const float* b = nullptr;         // spec.b; only for a matmul that was prepared without weights
+  float* c = nullptr;               // [batch][m][n]
+  const float* bias = nullptr;      // [n]
+  const float* gate = nullptr;      // like c
+  const float* residual = nullptr;  // like c
+};
+
+// Which plan runs, and why.
+struct PlanInfo {
+  std::string problem;  // that the plan was made for; its m may be larger than the call's
+  std::string program;  // loop-level recipe, as text
+  std::string codegen;  // "asmjit", "llvm", "interp", "precompiled" (no code could be generated), "none" (n = 0)
+  int threads = 1;
+  std::string numerics;  // order of accumulation: "ordered"
+  std::string reason;    // "exact", "near_shape", "near_machine" or "default"
+  struct From {
+    std::string problem;
+    int64_t m = 0;
+    std::string machine, engine, codegen;
+    double ns = 0;           // as measured when tuned
+    std::string difference;  // what is not as it was measured
+  };
+  std::optional<From> from;  // the tuned plan behind it; absent for "default"
+  struct Rejected {
+    std::string program, why;
+  };
+  std::vector<Rejected> rejected;  // better ranked choices that could not be used
+};
+
+// A prepared matmul. Copies share everything, and keep the engine's resources alive.
+class HONE_API Matmul {
+ public:
+  // C = epilogue(alpha * A * B + beta * C), for call.m rows. Thread safe; calls on one Matmul may run at the same time.
+  // With a plan in place (expected_m, or an earlier call of similar m) it allocates nothing, compiles nothing and costs
+  // less than a microsecond beyond the kernel. Errors, with C untouched: invalid_argument (m < 0, an operand null,
+  // overlap, "too large"). resource_exhausted (no memory for a workspace): C is unspecified.
+  Status run(const MatmulCall& call) const;
+
+  // The plan for m rows (m >= 1), compiled if it was not yet. Thread safe. Error: as run().
+  Result<PlanInfo> plan(int64_t m) const;
+
+  // Bytes of packed weights that this matmul owns (0 when B comes with each call).
+  int64_t weight_bytes() const;
+
+  class Impl;
+  explicit Matmul(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+struct EngineOptions {
+  // Database of tuned plans: a file, or "" for $HONE_DB, else $XDG_DATA_HOME/hone/hone.db. It is only read. A missing
+  // file is an empty database.
+  std::string database;
+  bool use_database = true;  // false: default plans only
+  // Threads at most, including the caller's; 0: $HONE_THREADS, else the CPUs that this process may use.
+  int threads = 0;
+  // "" lets the plan choose; "asmjit", "llvm" or "interp" (the slow oracle) allow only that code generator.
+  std::string codegen;
+  // Gets one key=value line per event of the topics in $HONE_LOG; stderr when empty. Sinks are process wide: the engine
+  // created last decides. Called under a lock.
+  std::function<void(std::string_view)> log;
+};
+
+struct EngineInfo {
+  int threads = 1;
+  std::string machine;           // compatibility key
+  std::string database;          // path, "" when there is none
+  std::string database_message;  // what is not as asked ("" when all is well)
+  int64_t decisions = 0;         // tuned problems that were found
+  std::vector<std::string> codegens;
+};
+
+// Owns what matmuls share: tuned plans, compiled kernels, threads. Cheap to copy; thread safe.
+class HONE_API Engine {
+ public:
+  // Errors: invalid_argument (threads < 0 or too many, a database path that is something else, a bad HONE_CPU),
+  // not_found (unknown code generator). An unreadable database is no error: see EngineInfo::database_message.
+  static Result<Engine> create(const EngineOptions& options = {});
+
+  // Packs the constant weights B (spec.b, spec.ldb, spec.stride_b) into memory of its own: `weights` may be freed
+  // afterwards. Reads them once, with all threads. Errors: invalid_argument naming the field, resource_exhausted.
+  Result<Matmul> prepare(const MatmulSpec& spec, const float* weights) const;
+  // B comes with each call, and is read where it is.
+  Result<Matmul> prepare(const MatmulSpec& spec) const;
+
+  EngineInfo info() const;
+
+  class State;
+  explicit Engine(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hone

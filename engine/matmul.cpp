@@ -1,0 +1,139 @@
+// The hot path reads from top to bottom in Impl::run: find the slot, check the operands, launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/matmul_internal.h"
+#include "engine/spec_internal.h"
+
+namespace hone {
+namespace {
+
+// The problem with the m of this call. Kept per thread, so that copying the epilogue reuses its memory and a call
+// allocates nothing.
+const matmul::MatmulProblem& with_rows(const matmul::MatmulProblem& problem, int64_t m) {
+  thread_local matmul::MatmulProblem call;
+  call = problem;
+  call.m = m;
+  return call;
+}
+
+}  // namespace
+
+Status Matmul::Impl::run(const MatmulCall& call) {
+  if (call.m < 0) return invalid_argument(fmt::format("m={} is negative", call.m));
+  if (call.m == 0 || problem_.n == 0) return {};
+  const matmul::MatmulProblem& problem = with_rows(problem_, call.m);
+  HONE_RETURN_IF_ERROR(matmul::validate(problem));
+  matmul::MatmulOperands operands{
+      .a = call.a, .b = call.b, .c = call.c, .bias = call.bias, .gate = call.gate, .residual = call.residual};
+  if (problem.b == matmul::BLayout::kPacked) operands.b = weights_.memory.as<float>().data();
+  HONE_RETURN_IF_ERROR(matmul::check_overlap(problem, operands, weights_.layout));
+  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, ready_for(call.m));
+  return ready->run(problem, operands, weights_.layout);
+}
+
+Result<PlanInfo> Matmul::Impl::plan(int64_t m) {
+  if (m < 1) return invalid_argument(fmt::format("m={}: a plan needs at least one row", m));
+  HONE_RETURN_IF_ERROR(matmul::validate(with_rows(problem_, m)));
+  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, ready_for(m));
+  return describe(*ready);
+}
+
+// ---- slots ----
+
+Matmul::Impl::Slot& Matmul::Impl::slot_of(int64_t m) {
+  for (const Expected& e : expected_)
+    if (e.m == m) return *e.slot;
+  return buckets_[static_cast<size_t>(plan::bucket_of(m))];
+}
+
+// The m that the plan of a call with m rows is made for. The largest of the bucket, unless that alone is too large or
+// makes batch items overlap; then the smallest, which is at most m.
+int64_t Matmul::Impl::planned_m(int64_t m) const {
+  for (const Expected& e : expected_)
+    if (e.m == m) return m;
+  const int bucket = plan::bucket_of(m);
+  const bool largest_fits = matmul::validate(with_rows(problem_, plan::bucket_m(bucket))).ok();
+  return largest_fits ? plan::bucket_m(bucket) : plan::bucket_first_m(bucket);
+}
+
+Result<const ReadyPlan*> Matmul::Impl::ready_for(int64_t m) {
+  // n = 0 lets any m be valid; beyond the last bucket there is nothing to compute anyway.
+  m = std::min(m, plan::kMaxM);
+  Slot& slot = slot_of(m);
+  if (const ReadyPlan* ready = slot.ready.load(std::memory_order_acquire)) return ready;
+  return fill(slot, m);
+}
+
+Result<const ReadyPlan*> Matmul::Impl::fill(Slot& slot, int64_t m) {
+  const std::lock_guard lock(filling_);
+  if (const ReadyPlan* ready = slot.ready.load(std::memory_order_acquire)) return ready;
+  matmul::MatmulProblem planned = problem_;
+  planned.m = planned_m(m);
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<const ReadyPlan> ready, make_ready(*state_, planned, constraints_));
+  owned_.push_back(std::move(ready));
+  slot.ready.store(owned_.back().get(), std::memory_order_release);
+  return owned_.back().get();
+}
+
+// ---- preparing ----
+
+Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const MatmulSpec& spec, const float* weights,
+                                    bool constant) {
+  for (int64_t m : spec.expected_m)
+    if (m < 0) return invalid_argument(fmt::format("expected_m has {}; rows cannot be negative", m));
+  HONE_ASSIGN_OR_RETURN(matmul::MatmulProblem problem, problem_of(spec));
+  std::shared_ptr<Impl> impl(new Impl(std::move(state), std::move(problem)));
+  if (constant) HONE_RETURN_IF_ERROR(impl->pack(spec, weights));
+  HONE_RETURN_IF_ERROR(impl->warm_up(spec.expected_m));
+  return Matmul(std::move(impl));
+}
+
+// Turns the problem into b=packed. The plan for the first expected m chooses the width of the panels; plans for other m
+// are resolved under that constraint.
+Status Matmul::Impl::pack(const MatmulSpec& spec, const float* weights) {
+  const matmul::MatmulProblem source = problem_;
+  problem_.b = matmul::BLayout::kPacked;
+  problem_.ldb = 0;
+  problem_.sb = source.sb == 0 ? 0 : -1;
+  matmul::MatmulProblem first = problem_;
+  first.m = std::max<int64_t>(1, spec.expected_m.empty() ? 1 : spec.expected_m.front());
+  HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan, plan::resolve(first, state_->target, state_->decisions));
+  constraints_.panel = plan.program.panel;
+  HONE_ASSIGN_OR_RETURN(weights_, pack_weights(*state_, source, weights, constraints_.panel, plan.program.isa));
+  return {};
+}
+
+Status Matmul::Impl::warm_up(const std::vector<int64_t>& expected) {
+  std::vector<int64_t> own = expected;
+  std::erase_if(own, [](int64_t m) {
+    return m < 1 || m >= plan::kMaxM || plan::bucket_m(plan::bucket_of(m)) == m;  // planned for as it is
+  });
+  std::sort(own.begin(), own.end());
+  own.erase(std::unique(own.begin(), own.end()), own.end());
+  for (int64_t m : own) {
+    expected_slots_.push_back(std::make_unique<Slot>());
+    expected_.push_back({m, expected_slots_.back().get()});
+  }
+  for (int64_t m : expected) {
+    if (m == 0) continue;
+    HONE_RETURN_IF_ERROR(matmul::validate(with_rows(problem_, m)));
+    HONE_RETURN_IF_ERROR(ready_for(m).status());
+  }
+  return {};
+}
+
+// ---- the public face ----
+
+Status Matmul::run(const MatmulCall& call) const {
+  return guarded([&] { return impl_->run(call); });
+}
+
+Result<PlanInfo> Matmul::plan(int64_t m) const {
+  return guarded([&] { return impl_->plan(m); });
+}
+
+int64_t Matmul::weight_bytes() const { return impl_->weight_bytes(); }
+
+}  // namespace hone

@@ -1,0 +1,63 @@
+// See kernel_cache.h.
+#include "engine/plan/kernel_cache.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/log.h"
+#include "kernels/ir/text.h"
+
+namespace hone::plan {
+
+std::shared_ptr<KernelCache::Entry> KernelCache::entry_for(Key key) {
+  const std::lock_guard lock(mutex_);
+  if (entries_.size() >= purge_at_) {
+    // An entry that only this map holds is not being compiled; without its executable it is a leftover.
+    std::erase_if(entries_, [](const auto& e) { return e.second.use_count() == 1 && e.second->executable.expired(); });
+    purge_at_ = std::max<size_t>(64, 2 * entries_.size());
+  }
+  std::shared_ptr<Entry>& entry = entries_[std::move(key)];
+  if (entry == nullptr) entry = std::make_shared<Entry>();
+  return entry;
+}
+
+Result<KernelCache::Handle> KernelCache::get(const ir::Kernel& kernel, Isa isa, jit::CodeGenerator& generator) {
+  const std::shared_ptr<Entry> entry =
+      entry_for({ir::hash(kernel), isa, std::string(generator.name()), ir::print(kernel)});
+  const std::lock_guard lock(entry->compiling);
+  if (Handle alive = entry->executable.lock()) return alive;
+  const auto start = std::chrono::steady_clock::now();
+  Result<jit::Executable> compiled = jit::make_executable(kernel, generator, isa);
+  HONE_LOG_EVENT(LogTopic::kJit, "compile",
+                 {{"kernel", kernel.name},
+                  {"codegen", generator.name()},
+                  {"ns", std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count()},
+                  {"status", compiled.status().ok() ? "ok" : compiled.status().message()}});
+  if (!compiled.ok()) return compiled.status();
+  auto handle = std::make_shared<const jit::Executable>(std::move(compiled).value());
+  entry->executable = handle;
+  return Handle(std::move(handle));
+}
+
+size_t KernelCache::live() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(
+      std::count_if(entries_.begin(), entries_.end(), [](const auto& e) { return !e.second->executable.expired(); }));
+}
+
+Compiled compile_first(KernelCache& cache, const ir::Kernel& kernel, Isa isa,
+                       std::span<jit::CodeGenerator* const> generators) {
+  Compiled result;
+  for (jit::CodeGenerator* generator : generators) {
+    Result<KernelCache::Handle> handle = cache.get(kernel, isa, *generator);
+    if (handle.ok()) {
+      result.executable = *std::move(handle);
+      result.codegen = generator->name();
+      break;
+    }
+    result.failures.push_back({std::string(generator->name()), handle.status().message()});
+  }
+  return result;
+}
+
+}  // namespace hone::plan

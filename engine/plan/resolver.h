@@ -1,0 +1,108 @@
+// The Resolver: a problem, this machine and what was measured before -> the plan to run, and the reason for it.
+//
+//   exact         this problem was tuned on a machine with this compatibility key, by this build
+//   near_shape    so was a problem of the same family (all but m equal), at the nearest m
+//   near_machine  a problem of the family was tuned under another key, by another build or code generator, or with more
+//                 threads than there are here
+//   default       nothing usable was measured: matmul::default_program
+//
+// A plan that comes out is legal here, whatever the database says: every decision is parsed, adapted and checked again,
+// and those that were passed over are listed with the reason. Pure functions of their arguments, so that "what would
+// you run on that machine with that database" is a test.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "db/store.h"
+#include "engine/base/machine.h"
+#include "jit/codegen.h"
+#include "kernels/matmul/problem.h"
+#include "kernels/matmul/program.h"
+
+namespace hone::plan {
+
+struct CodegenLabel {
+  std::string name, version;
+  std::vector<Isa> isas;  // that it can emit and this machine can run
+};
+
+// What plans are made for.
+struct Target {
+  std::string key;  // compatibility key of the machine
+  BlockingCaches caches;
+  int threads = 1;                     // at most
+  std::string engine;                  // "hone 0.1.0", as in db::BuildLabel
+  std::vector<CodegenLabel> codegens;  // preferred first
+};
+
+// `generators` are those that may be chosen; a generator that targets nothing here is left out.
+Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators);
+// The generators of this build that emit machine code. The interpreter is an oracle: it is only used when asked for.
+std::vector<jit::CodeGenerator*> compiling_generators();
+
+// Name that a plan has as code generator when no generator can be used: the precompiled kernel of kernels/matmul.
+inline constexpr std::string_view kFallbackCodegen = "precompiled";
+
+// Every decision of a database, by family. Loading all at once makes resolving a matter of a map lookup.
+class Decisions {
+ public:
+  Decisions() = default;
+  explicit Decisions(std::vector<db::StoredDecision> decisions);
+  static Result<Decisions> load(db::Store& store);
+
+  std::span<const db::StoredDecision> of_family(const std::string& family) const;
+  size_t size() const { return size_; }
+
+ private:
+  std::map<std::string, std::vector<db::StoredDecision>> families_;
+  size_t size_ = 0;
+};
+
+struct Constraints {
+  int64_t panel = 0;    // width of the panels that B is packed in already; 0: free
+  std::string codegen;  // "": free
+  int threads = 0;      // at most, on top of Target::threads; 0: no further limit
+};
+
+enum class Reason { kExact, kNearShape, kNearMachine, kDefault };
+std::string_view reason_name(Reason reason);  // "exact", "near_shape", "near_machine", "default"
+
+// The decision that a plan comes from.
+struct Origin {
+  int64_t decision = 0;
+  std::string problem;
+  int64_t m = 0;
+  std::string machine;  // compatibility key
+  std::string engine, codegen, codegen_version;
+  double ns = 0;           // as measured there
+  std::string difference;  // what is not as it was measured ("" when exact): "m=128, asked for m=100; panel 32 -> 16"
+};
+
+struct Rejection {
+  std::string program;
+  std::string why;
+};
+
+struct MatmulPlan {
+  matmul::TransformProgram program;
+  std::string codegen;
+  int threads = 1;
+  std::string numerics = "ordered";
+  Reason reason = Reason::kDefault;
+  std::optional<Origin> from;  // absent for kDefault
+  std::vector<Rejection> rejected;
+};
+
+// Error: what validate(problem) says; not_found for a code generator in `constraints` that the target lacks;
+// unsupported when not even the default program fits (the panel constraint is impossible here).
+Result<MatmulPlan> resolve(const matmul::MatmulProblem& problem, const Target& target, const Decisions& decisions,
+                           const Constraints& constraints = {});
+
+// Threads worth waking for a problem when nothing was measured.
+int default_threads(const matmul::MatmulProblem& problem, int limit);
+
+}  // namespace hone::plan

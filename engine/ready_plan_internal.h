@@ -1,0 +1,32 @@
+// From a plan to something that runs: lowered, compiled, with its threads. When code cannot be generated the next code
+// generator is tried, then the default program, then the precompiled kernel; `plan.rejected` says what did not work.
+#pragma once
+
+#include <memory>
+
+#include "engine/plan/kernel_cache.h"
+#include "engine/plan/resolver.h"
+#include "engine/state_internal.h"
+#include "kernels/matmul/operands.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone {
+
+// Immutable once made; any number of calls run it at once.
+struct ReadyPlan {
+  matmul::MatmulProblem problem;  // m: of the bucket
+  plan::MatmulPlan plan;
+  plan::KernelCache::Handle executable;   // null: the precompiled kernel runs
+  runtime::Schedule* schedule = nullptr;  // null: inline on the caller
+
+  // Computes C for the problem with the m of this call, whose operands have been checked. Error: resource_exhausted.
+  Status run(const matmul::MatmulProblem& call, const matmul::MatmulOperands& operands,
+             const matmul::PackedB& packed) const;
+};
+
+Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const matmul::MatmulProblem& problem,
+                                              const plan::Constraints& constraints);
+
+PlanInfo describe(const ReadyPlan& ready);
+
+}  // namespace hone

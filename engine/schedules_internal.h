@@ -1,0 +1,30 @@
+// The engine's threads: one Schedule per thread count that some plan asks for, made once and kept.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "engine/runtime/schedule.h"
+
+namespace hone {
+
+class Schedules {
+ public:
+  // null for one thread: the caller runs inline, through no scheduler at all. Thread safe.
+  Result<runtime::Schedule*> get(int threads) {
+    if (threads <= 1) return nullptr;
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<runtime::Schedule>& schedule = by_threads_[threads];
+    if (schedule == nullptr) {
+      HONE_ASSIGN_OR_RETURN(schedule, runtime::make_tbb(threads));
+    }
+    return schedule.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::unique_ptr<runtime::Schedule>> by_threads_;
+};
+
+}  // namespace hone
