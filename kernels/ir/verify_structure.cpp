@@ -42,22 +42,24 @@ Status check_names(const Kernel& kernel, const std::vector<T>& items, const char
   return {};
 }
 
-// Distinct indices must be distinct elements: with constant strides, each dimension steps over all inner ones.
+// Distinct indices must be distinct elements: each dimension steps over all those with smaller strides. Runtime
+// strides, and what lies beyond a runtime extent, are the caller's promise.
 bool overlaps_itself(const Buffer& b) {
+  constexpr int64_t kRuntime = -1;
   struct Dim {
     int64_t stride, extent;
   };
   std::vector<Dim> dims;
   for (size_t d = 0; d < b.extents.size(); ++d) {
-    // Runtime sizes are the caller's promise (checked where they are known, for matmul in validate()).
-    if (!b.extents[d].is_constant() || !b.strides[d].is_constant()) continue;
-    if (b.extents[d].constant() == 0) return false;
-    if (b.extents[d].constant() > 1) dims.push_back({b.strides[d].constant(), b.extents[d].constant()});
+    const int64_t extent = b.extents[d].is_constant() ? b.extents[d].constant() : kRuntime;
+    if (extent == 0) return false;
+    if (extent != 1 && b.strides[d].is_constant()) dims.push_back({b.strides[d].constant(), extent});
   }
   std::sort(dims.begin(), dims.end(), [](const Dim& x, const Dim& y) { return x.stride < y.stride; });
   Wide span = 0;  // of the dimensions so far
   for (const Dim& d : dims) {
     if (d.stride <= span) return true;
+    if (d.extent == kRuntime) return false;
     span += Wide{d.stride} * (d.extent - 1);
   }
   return false;
@@ -127,7 +129,7 @@ class Structure {
     for (const Block* b = &kernel.body; b->size() == 1; b = &(*task_loops_.rbegin())->body) {
       const For* loop = std::get_if<For>(&b->front().node);
       if (loop == nullptr || !var_ok(loop->var) || kind(loop->var) != VarKind::kParallel) break;
-      task_loops_.push_back(loop);
+      task_loops_.push_back(loop);  // more than kMaxParallelLoops are refused when they are reached
     }
   }
 
@@ -349,6 +351,8 @@ class Structure {
     if (kind(s.var) != VarKind::kParallel) return "";
     if (std::find(task_loops_.begin(), task_loops_.end(), &s) == task_loops_.end())
       return "parallel loops must be outermost, one directly inside the other, with nothing beside them";
+    if (task_loops_.size() > static_cast<size_t>(kMaxParallelLoops))
+      return "more than " + std::to_string(kMaxParallelLoops) + " parallel loops";
     for (const Affine* e : {&s.lo, &s.hi})
       for (const Affine::Term& t : e->terms())
         if (kind(t.var) != VarKind::kParam) return "the bounds of parallel loops use parameters and constants only";
