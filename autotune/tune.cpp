@@ -22,8 +22,6 @@ namespace {
 
 constexpr double kNoiseShare = 0.06;
 constexpr double kSearchEnd = 0.70;
-constexpr int kFewestNoiseRounds = 2;
-constexpr int kMostNoiseRounds = 25;
 
 db::BuildLabel build_label() {
   db::BuildLabel label{.engine = fmt::format("hone {}", version()), .codegens = ""};
@@ -165,13 +163,8 @@ class Tuning {
 
   void noise(Race& race) {
     progress("noise", static_cast<int>(space_.candidates.size()), 1);
-    const int arms[] = {fallback_, fallback_};
-    const int64_t end = clock_.now_ns() + static_cast<int64_t>(kNoiseShare * options_.budget_seconds * 1e9);
-    for (int round = 0; round < kMostNoiseRounds && !race.stopped(); ++round) {
-      if (round >= kFewestNoiseRounds && clock_.now_ns() + race.expected_ns(arms) > end) break;
-      race.round(db::Phase::kNoise, arms);
-    }
-    noise_ = noise_bound(race.self_log_ratios(fallback_), kConfirmRounds, race.seed());
+    noise_ = race_noise(race, fallback_,
+                        clock_.now_ns() + static_cast<int64_t>(kNoiseShare * options_.budget_seconds * 1e9));
     if (run_id_ > 0) keep(context_.store.set_noise_bound(run_id_, noise_));
   }
 

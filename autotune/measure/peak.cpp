@@ -145,11 +145,11 @@ ir::Kernel fma_kernel(int lanes, int chains, int threads) {
   Builder b("peak_fma");
   const ir::VarId n = b.param("n");
   const ir::BufferId out =
-      b.buffer({.name = "out", .scope = Scope::kOut, .extents = {threads, lanes}, .strides = {lanes, 1}});
+      b.buffer({.name = "sums", .scope = Scope::kOut, .extents = {threads, lanes}, .strides = {lanes, 1}});
   const ir::RegType vec{.lanes = lanes};
   const ir::RegId acc = b.reg("acc", vec, {chains}), x = b.reg("x", vec), y = b.reg("y", vec);
   b.parallel("t", 0, threads, 1, [&](Affine t) {
-    // acc = acc-free product plus acc: stays normal for any count, so that no denormal slows it.
+    // 2^-20 a step: values stay normal for any count, so that no denormal slows the chains.
     b.constant(Builder::at(x), 1.0f);
     b.constant(Builder::at(y), 0x1p-20f);
     b.unroll("r", 0, chains, 1, [&](Affine r) { b.constant(Builder::at(acc, {r}), 1.0f); });
@@ -175,7 +175,7 @@ ir::Kernel read_kernel(int lanes, int streams, bool prefetch) {
                                    .extents = {Affine::var(threads), streams, Affine::var(chunks), chunk},
                                    .strides = {Affine::var(per_thread), Affine::var(per_stream), chunk, 1}});
   const ir::BufferId out =
-      b.buffer({.name = "out", .scope = Scope::kOut, .extents = {Affine::var(threads), lanes}, .strides = {lanes, 1}});
+      b.buffer({.name = "sums", .scope = Scope::kOut, .extents = {Affine::var(threads), lanes}, .strides = {lanes, 1}});
   const ir::RegType vec{.lanes = lanes};
   const ir::RegId acc = b.reg("acc", vec, {8}), v = b.reg("v", vec);
   // Ahead by 4 KiB a stream: a page, beyond which the hardware's own streams stop.

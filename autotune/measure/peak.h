@@ -29,9 +29,9 @@ struct PeakOptions {
 Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options = {});
 
 // The kernels, for tests and for whoever wants to read them.
-// out[t, lanes]: `chains` independent chains of n dependent fma in each of `threads` tasks.
+// sums[t, lanes]: `chains` independent chains of n dependent fma in each of `threads` tasks.
 ir::Kernel fma_kernel(int lanes, int chains, int threads);
-// Sums all of x[threads, streams, chunks, 8 / streams vectors], the streams read side by side; out keeps it alive.
+// Sums all of x[threads, streams, chunks, 8 / streams vectors], the streams read side by side; sums keeps it alive.
 ir::Kernel read_kernel(int lanes, int streams, bool prefetch);
 
 }  // namespace hone::autotune

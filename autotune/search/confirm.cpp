@@ -6,6 +6,15 @@
 
 namespace hone::autotune {
 
+double race_noise(Race& race, int candidate, int64_t deadline_ns) {
+  const int arms[] = {candidate, candidate};
+  for (int round = 0; round < kMostNoiseRounds && !race.stopped(); ++round) {
+    if (round >= kFewestNoiseRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
+    race.round(db::Phase::kNoise, arms);
+  }
+  return noise_bound(race.self_log_ratios(candidate), kConfirmRounds, race.seed());
+}
+
 db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed) {
   if (log_gain.empty()) return db::Verdict::kTie;
   const Interval gain = median_interval(log_gain, 0.95, seed);

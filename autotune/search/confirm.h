@@ -1,3 +1,5 @@
+// Noise and confirmation: what the first round of the protocol measures, the last one uses.
+//
 // Confirmation: who was fastest while searching was so partly by luck, so its samples from the search may not say how
 // fast it is. The challenger meets the incumbent (and the default plan) in fresh interleaved rounds after equal
 // warm-up, and only these rounds enter the decision and the reported times.
@@ -31,6 +33,12 @@ db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed
 
 inline constexpr int kConfirmRounds = 41;  // at most; an odd number has a median that was measured
 inline constexpr int kFewestConfirmRounds = 3;
+
+// Races a candidate against itself until the deadline (kFewestNoiseRounds at least, kMostNoiseRounds at most) and
+// returns the noise bound.
+inline constexpr int kFewestNoiseRounds = 2;
+inline constexpr int kMostNoiseRounds = 25;
+double race_noise(Race& race, int candidate, int64_t deadline_ns);
 
 // Races until the deadline or kConfirmRounds.
 Confirmed confirm(Race& race, const Finalists& finalists, double noise, int64_t deadline_ns);

@@ -17,6 +17,9 @@ namespace {
 constexpr double kAdmissionShare = 0.55;
 constexpr size_t kBatch = 8;
 constexpr int kAdmissionRounds = 2;
+constexpr int kDoubtfulRounds = 2;
+// Log-ratios of one candidate that differ by more than this were not both undisturbed.
+constexpr double kDisagreement = 0.08;
 // After two rounds: further behind than noise on a busy machine can explain.
 const double kHopeless = std::log(1.30);
 constexpr size_t kMostSurvivors = 24;
@@ -64,15 +67,38 @@ class Halving {
       }
       if (batch.empty()) continue;
       const std::vector<int> arms = with_baseline(batch);
-      for (int i = 0; i < kAdmissionRounds; ++i) {
-        if (i > 0 && race_.now() + race_.expected_ns(arms) > task_.deadline_ns) break;
-        if (!race_.round(db::Phase::kSearch, arms)) break;
-      }
+      admission_rounds(arms);
       survivors_.insert(survivors_.end(), batch.begin(), batch.end());
       keep_near_leader();
       progress(task_.order.size() - next);
     }
     return next >= task_.order.size();
+  }
+
+  // Of two ratios that disagree one was disturbed; a third says which. A disturbed baseline makes all of them doubtful.
+  void admission_rounds(const std::vector<int>& arms) {
+    auto affordable = [&](const std::vector<int>& a) {
+      return !race_.stopped() && race_.now() + race_.expected_ns(a) <= task_.deadline_ns;
+    };
+    for (int i = 0; i < kAdmissionRounds && (i == 0 || affordable(arms)); ++i) race_.round(db::Phase::kSearch, arms);
+    for (int i = 0; i < kDoubtfulRounds; ++i) {
+      std::vector<int> doubtful;
+      for (int c : arms)
+        if (c != task_.baseline && race_.alive(c) && is_doubtful(c)) doubtful.push_back(c);
+      if (doubtful.empty()) return;
+      doubtful = with_baseline(doubtful);
+      if (!affordable(doubtful)) return;
+      race_.round(db::Phase::kSearch, doubtful);
+    }
+  }
+
+  bool is_doubtful(int c) const {
+    std::vector<double> ratios = race_.log_ratios(db::Phase::kSearch, c, task_.baseline);
+    if (ratios.size() < 2) return true;
+    std::sort(ratios.begin(), ratios.end());
+    // Settled when the median has company, or when even the best of them is hopeless.
+    const size_t middle = ratios.size() / 2;
+    return ratios[middle] - ratios[middle - 1] > kDisagreement && ratios.front() < kHopeless;
   }
 
   void sort_survivors() {

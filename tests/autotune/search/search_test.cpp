@@ -43,9 +43,7 @@ Outcome simulate(const Setup& setup, uint64_t seed) {
                     .stop = setup.stop};
   Race race(racer, clock, seed, hooks);
   EXPECT_TRUE(race.prepare(0));
-  const int self[] = {0, 0};
-  for (int i = 0; i < 25; ++i) race.round(db::Phase::kNoise, self);
-  const double noise = noise_bound(race.self_log_ratios(0), kConfirmRounds, seed);
+  const double noise = race_noise(race, 0, static_cast<int64_t>(0.06 * setup.seconds * 1e9));
   SearchTask task;
   task.order.resize(setup.truth.size());
   std::iota(task.order.begin(), task.order.end(), 0);
