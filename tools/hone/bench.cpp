@@ -1,0 +1,280 @@
+// hone bench: plans of hone and other libraries, interleaved in one run, checked before they are timed.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "autotune/measure/peak.h"
+#include "autotune/search/race.h"
+#include "autotune/search/stats.h"
+#include "engine/base/env.h"
+#include "engine/plan/resolver.h"
+#include "tools/hone/bench_racer.h"
+#include "tools/hone/cli.h"
+#include "tools/hone/peers.h"
+#include "tools/hone/table.h"
+
+namespace hone::cli {
+namespace {
+
+struct BenchArgs {
+  ProblemArgs problems;
+  std::string plan = "both", codegen, threads, compare, db, output = "md", cache = "cold";
+  int repetitions = 25;
+  double seconds = 5;
+  uint64_t seed = 1;
+  bool json = false;
+};
+
+constexpr int kFewestRounds = 5;
+
+// One line of the result, before it is measured.
+struct Implementation {
+  std::string name;  // "hone tuned", "openblas"
+  std::string plan;  // how it came about
+};
+
+struct Setup {
+  std::vector<matmul::Shape> shapes;
+  std::vector<int> threads;
+  Format format = Format::kMd;
+  Machine machine;
+  std::vector<jit::CodeGenerator*> generators;
+  plan::Decisions decisions;
+  std::vector<const HonePeer*> peers;
+  autotune::Peak peak;
+};
+
+Result<Setup> prepare(const BenchArgs& args) {
+  Setup s;
+  HONE_ASSIGN_OR_RETURN(s.shapes, args.problems.resolve());
+  HONE_ASSIGN_OR_RETURN(s.format, parse_format(args.json ? "json" : args.output));
+  HONE_ASSIGN_OR_RETURN(s.machine, detect_machine());
+  HONE_ASSIGN_OR_RETURN(s.threads, parse_threads(args.threads));
+  if (s.threads.empty()) {
+    s.threads = {1};
+    if (const int all = threads_in_force(s.machine).threads; all > 1) s.threads.push_back(all);
+  }
+  s.generators = plan::compiling_generators();
+  if (!args.codegen.empty()) {
+    s.generators.clear();
+    HONE_ASSIGN_OR_RETURN(const std::vector<std::string> names, parse_codegens(args.codegen));
+    for (const std::string& name : names) {
+      HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * g, jit::find_code_generator(name));
+      s.generators.push_back(g);
+    }
+  }
+  if (args.compare == "all") {
+    for (const std::string& name : peer_names())
+      if (const Result<const HonePeer*> peer = load_peer(name); peer.ok()) s.peers.push_back(*peer);
+  } else if (!args.compare.empty()) {
+    for (const std::string& name : CLI::detail::split(args.compare, ',')) {
+      HONE_ASSIGN_OR_RETURN(const HonePeer* peer, load_peer(name));
+      s.peers.push_back(peer);
+    }
+  }
+  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_store(args.db, db::OpenMode::kReadOnly));
+  HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*store));
+  HONE_ASSIGN_OR_RETURN(s.peak, autotune::measure_peak(s.machine));
+  return s;
+}
+
+struct Contest {
+  std::vector<Implementation> implementations;
+  std::vector<autotune::Candidate> candidates;  // of the first implementations
+};
+
+Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int threads, bool tuned, Contest& contest) {
+  for (jit::CodeGenerator* g : s.generators) {
+    // Each asked-for generator has a line; without --codegen the resolver chooses among all.
+    const bool one_line = s.generators.size() == plan::compiling_generators().size();
+    const std::vector<jit::CodeGenerator*> only = one_line ? s.generators : std::vector<jit::CodeGenerator*>{g};
+    const plan::Target target = plan::make_target(s.machine, threads, only);
+    HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,
+                          plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions()));
+    const autotune::Candidate candidate{plan.program, plan.codegen, plan.threads};
+    const std::string label = fmt::format("hone {}{}", tuned ? "tuned" : "default", one_line ? "" : " " + plan.codegen);
+    contest.implementations.push_back({label, fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen,
+                                                          matmul::to_string(plan.program))});
+    contest.candidates.push_back(candidate);
+    if (one_line) break;
+  }
+  return {};
+}
+
+Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args) {
+  Contest contest;
+  if (args.plan == "tuned" || args.plan == "both")
+    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, true, contest));
+  if (args.plan == "default" || args.plan == "both")
+    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, false, contest));
+  if (contest.candidates.empty()) {
+    HONE_ASSIGN_OR_RETURN(const matmul::TransformProgram program, matmul::parse_program(args.plan));
+    HONE_RETURN_IF_ERROR(matmul::legal(problem, program));
+    if (!s.machine.supports(program.isa))
+      return unsupported(fmt::format("this CPU cannot run {}", isa_info(program.isa).name));
+    for (jit::CodeGenerator* g : s.generators) {
+      contest.implementations.push_back({fmt::format("hone {}", g->name()), matmul::to_string(program)});
+      contest.candidates.push_back({program, std::string(g->name()), threads});
+    }
+  }
+  // No stored plan: tuned would race against itself under another name.
+  if (args.plan == "both" && contest.candidates.size() == 2 && contest.candidates[0] == contest.candidates[1]) {
+    contest.candidates.pop_back();
+    contest.implementations.pop_back();
+  }
+  return contest;
+}
+
+Table bench_table() {
+  return {"bench",
+          {{"problem"},
+           {"impl"},
+           {"threads"},
+           {"ns", false},
+           {"us"},
+           {"ns_lo", false},
+           {"ns_hi", false},
+           {"gflops"},
+           {"gbs"},
+           {"pct_peak"},
+           {"pct_read"},
+           {"ratio"},
+           {"ratio_lo", false},
+           {"ratio_hi", false},
+           {"ratio_ci95"},
+           {"plan"},
+           {"why_not"}},
+          {}};
+}
+
+// Bytes that have to move at least once: A, B and what is read and written of C.
+double bytes_of(const matmul::MatmulProblem& p) {
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * n);
+}
+
+std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementation& impl, int index, int threads,
+                               const autotune::Race& race, const Setup& s) {
+  const std::vector<double> times = race.times(db::Phase::kSearch, index);
+  const autotune::Interval t = autotune::median_interval(times, 0.95, 1);
+  const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
+  const autotune::Interval r = autotune::median_interval(logs, 0.95, 1);
+  const double gflops = p.flops() / t.mid, gbs = bytes_of(p) / t.mid;
+  const double read = threads > 1 ? s.peak.read_gbs_all : s.peak.read_gbs_1t;
+  std::vector<Cell> row = {matmul::to_string(p),
+                           impl.name,
+                           int64_t{threads},
+                           t.mid,
+                           t.mid / 1e3,
+                           t.lo,
+                           t.hi,
+                           gflops,
+                           gbs,
+                           gflops / s.peak.gflops(threads, s.machine.cpus_usable) * 100,
+                           gbs / read * 100};
+  if (index == 0) {
+    row.insert(row.end(), {Cell(1.0), Cell(1.0), Cell(1.0), std::string()});
+  } else {
+    row.insert(row.end(), {std::exp(r.mid), std::exp(r.lo), std::exp(r.hi),
+                           fmt::format("[{:.3f}, {:.3f}]", std::exp(r.lo), std::exp(r.hi))});
+  }
+  row.insert(row.end(), {impl.plan, std::string()});
+  return row;
+}
+
+std::vector<Cell> failed_row(const matmul::MatmulProblem& p, const Implementation& impl, int threads,
+                             const std::string& why) {
+  std::vector<Cell> row(bench_table().columns.size());
+  row[0] = matmul::to_string(p), row[1] = impl.name, row[2] = int64_t{threads}, row[15] = impl.plan, row[16] = why;
+  return row;
+}
+
+Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,
+                     Table& table) {
+  HONE_ASSIGN_OR_RETURN(Contest contest, contest_of(problem, s, threads, args));
+  const std::string lack = peers_lack(problem);
+  if (lack.empty())
+    for (const HonePeer* peer : s.peers) contest.implementations.push_back({peer->name, peer->describe()});
+  const std::span<const HonePeer* const> peers = lack.empty() ? std::span(s.peers) : std::span<const HonePeer* const>();
+  autotune::SteadyClock clock;
+  HONE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<BenchRacer> racer,
+      BenchRacer::create(problem, contest.candidates, peers, threads, clock,
+                         {.cache = args.cache == "warm" ? autotune::CacheMode::kWarm : autotune::CacheMode::kCold,
+                          .seed = args.seed,
+                          .peak = s.peak,
+                          .cpus = s.machine.cpus_usable}));
+  std::vector<std::string> why(contest.implementations.size());
+  autotune::Race race(
+      *racer, clock, args.seed,
+      {.on_round = [](auto) { return Status(); },
+       .on_outcome = [&](int i,
+                         const autotune::Prepared& p) { return why[static_cast<size_t>(i)] = p.detail, Status(); },
+       .stop = &interrupted()});
+  std::vector<int> arms;
+  for (int i = 0; i < static_cast<int>(contest.implementations.size()); ++i)
+    if (race.prepare(i)) arms.push_back(i);
+  race.warm_up(arms);
+  const int64_t begun = clock.now_ns();
+  for (int round = 0; round < args.repetitions && !arms.empty() && !race.stopped(); ++round) {
+    if (round >= kFewestRounds && static_cast<double>(clock.now_ns() - begun) * 1e-9 > args.seconds) break;
+    race.round(db::Phase::kSearch, arms);
+  }
+  bool plan_failed = false;
+  for (size_t i = 0; i < contest.implementations.size(); ++i) {
+    const bool measured = !race.times(db::Phase::kSearch, static_cast<int>(i)).empty();
+    table.add(measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, s)
+                       : failed_row(problem, contest.implementations[i], threads, why[i]));
+    plan_failed = plan_failed || (!measured && i < contest.candidates.size() && !race.stopped());
+  }
+  if (!lack.empty() && !s.peers.empty()) note(fmt::format("{}: {}", matmul::to_string(problem), lack));
+  if (plan_failed)
+    return internal_error(fmt::format("{}: a plan could not be measured: {}", matmul::to_string(problem), why[0]));
+  return {};
+}
+
+int run_bench(const BenchArgs& args) {
+  const Result<Setup> setup = prepare(args);
+  if (!setup.ok()) return fail(setup.status());
+  const Setup& s = *setup;
+  note(fmt::format("peak {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; caches {}",
+                   s.peak.f32_gflops_1t, s.peak.f32_gflops_all, s.peak.read_gbs_1t, s.peak.read_gbs_all, args.cache));
+  Table table = bench_table();
+  Status status;
+  for (const matmul::Shape& shape : s.shapes) {
+    for (int threads : s.threads) {
+      if (interrupted() || !status.ok()) break;
+      status = bench_problem(shape.problem, s, threads, args, table);
+    }
+  }
+  table.columns.back().people = std::any_of(table.rows.begin(), table.rows.end(),
+                                            [](const auto& row) { return !std::get<std::string>(row[16]).empty(); });
+  fmt::print("{}", render(table, s.format));
+  if (!status.ok()) return fail(status);
+  return interrupted() ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand(
+      "bench", "time plans and other libraries in interleaved rounds (default: the shipped decoder shapes)");
+  auto args = std::make_shared<BenchArgs>();
+  args->problems.add_to(*command);
+  command->add_option("--plan", args->plan, "tuned, default, both, or the text of a program");
+  command->add_option("--codegen", args->codegen, "a line for each of these code generators");
+  command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)");
+  command->add_option("--compare", args->compare, "openblas,blis,onednn,eigen,libxsmm, or all that are here");
+  command->add_option("-r,--repetitions", args->repetitions, "rounds at most")->check(CLI::Range(1, 1000000));
+  command->add_option("--seconds", args->seconds, "time per problem and thread count after which rounds stop")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--cache", args->cache, "cold: operands come from memory; warm: from cache")
+      ->check(CLI::IsMember({"warm", "cold"}));
+  command->add_option("--seed", args->seed, "of operands and of the order in rounds");
+  command->add_option("--db", args->db, "database file");
+  command->add_option("-o,--output", args->output, "md, csv, json, jsonl, sql or gbench");
+  command->add_flag("--json", args->json, "same as -o json");
+  command->callback([args, &run] { run = [args] { return run_bench(*args); }; });
+}
+
+}  // namespace hone::cli

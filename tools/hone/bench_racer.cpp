@@ -1,0 +1,138 @@
+// See bench_racer.h.
+#include "tools/hone/bench_racer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "autotune/measure/flush.h"
+
+namespace hone::cli {
+namespace {
+
+// A sample shorter than this is repeated: below it the clock's own cost shows.
+constexpr double kSampleNs = 20e3;
+
+// Peers add in orders of their own, so their results differ from ours by rounding: at |a|, |b| < 1 a difference is
+// below 1e-5 sqrt(k) unless an element is wrong, which shows as an error near sqrt(k) / 3.
+double tolerance(int64_t k) { return 1e-5 * std::sqrt(static_cast<double>(std::max<int64_t>(k, 1))); }
+
+matmul::MatmulProblem as_peers_see_it(matmul::MatmulProblem p) {
+  // Where B may be packed, [k, n] is the layout that every peer documents first.
+  if (p.b == matmul::BLayout::kPacked) p.b = matmul::BLayout::kNn;
+  return p;
+}
+
+}  // namespace
+
+std::string peers_lack(const matmul::MatmulProblem& p) {
+  if (!p.epilogue.empty()) return "peers have no epilogue: compare the problem without it";
+  if (p.batch != 1) return "peers are compared without batch";
+  if (p.alpha != 1 || p.beta != 0) return "peers are compared with alpha=1, beta=0";
+  return "";
+}
+
+Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const matmul::MatmulProblem& problem,
+                                                       std::span<const autotune::Candidate> candidates,
+                                                       std::span<const HonePeer* const> peers, int threads,
+                                                       autotune::Clock& clock, const autotune::RacerOptions& options) {
+  std::unique_ptr<BenchRacer> racer(
+      new BenchRacer(as_peers_see_it(problem), candidates.size(), peers, threads, clock, options));
+  HONE_ASSIGN_OR_RETURN(racer->plans_, autotune::MatmulRacer::create(problem, candidates, clock, options));
+  return racer;
+}
+
+BenchRacer::~BenchRacer() {
+  for (auto& [i, ready] : ready_)
+    if (ready.handle != nullptr) peer(i).release(ready.handle);
+}
+
+autotune::Prepared BenchRacer::prepare(int i) { return is_peer(i) ? prepare_peer(i) : plans_->prepare(i); }
+
+Result<int64_t> BenchRacer::sample(int i) { return is_peer(i) ? sample_peer(i) : plans_->sample(i); }
+
+void BenchRacer::release(int i) {
+  if (!is_peer(i)) return plans_->release(i);
+  const auto at = ready_.find(i);
+  if (at == ready_.end()) return;
+  peer(i).release(at->second.handle);
+  ready_.erase(at);
+}
+
+autotune::Prepared BenchRacer::prepare_peer(int i) {
+  if (ready_.contains(i)) return {};
+  if (operands_ == nullptr) {
+    Result<autotune::Operands> made = autotune::Operands::create(problem_, options_.seed);
+    if (!made.ok()) return {db::Outcome::kRefused, made.status().message()};
+    operands_ = std::make_unique<autotune::Operands>(std::move(*made));
+  }
+  const HonePeerProblem wanted{problem_.m,
+                               problem_.n,
+                               problem_.k,
+                               problem_.row_stride_a(),
+                               problem_.row_stride_b(),
+                               problem_.row_stride_c(),
+                               problem_.b == matmul::BLayout::kNt,
+                               1,
+                               threads_};
+  char error[256] = "";
+  void* handle = peer(i).prepare(&wanted, operands_->view().b, error, sizeof error);
+  if (handle == nullptr) return {db::Outcome::kRefused, error};
+  ready_[i] = {handle, 1};
+  operands_->reset_c();
+  const matmul::MatmulOperands operands = operands_->view();
+  if (peer(i).run(handle, operands.a, operands.b, operands.c) != 0)
+    return {db::Outcome::kRefused, fmt::format("{} failed", peer(i).name)};
+  if (Status s = check(peer(i)); !s.ok()) {
+    release(i);
+    return {db::Outcome::kWrong, s.message()};
+  }
+  if (options_.cache == autotune::CacheMode::kWarm) {
+    const Result<int64_t> once = sample_peer(i);
+    if (once.ok()) ready_[i].repeat = std::max<int64_t>(1, std::llround(kSampleNs / static_cast<double>(*once)));
+  }
+  return {};
+}
+
+Status BenchRacer::check(const HonePeer& p) {
+  autotune::Cells cells;
+  for (int64_t i : {int64_t{0}, problem_.m / 2, problem_.m - 1})
+    if (i >= 0 && (cells.rows.empty() || cells.rows.back() != i)) cells.rows.push_back(i);
+  for (int64_t j = 0; j < problem_.n; j += std::max<int64_t>(1, problem_.n / 37)) cells.cols.push_back(j);
+  const std::vector<float> expected = operands_->reference(cells);
+  const float* c = operands_->view().c;
+  size_t at = 0;
+  for (int64_t i : cells.rows) {
+    for (int64_t j : cells.cols) {
+      const float got = c[i * problem_.row_stride_c() + j];
+      const float want = expected[at++];
+      if (!(std::abs(got - want) <= tolerance(problem_.k)))
+        return data_loss(fmt::format("{}: C[{}, {}] is {}, should be {}", p.name, i, j, got, want));
+    }
+  }
+  return {};
+}
+
+void BenchRacer::flush(int i) {
+  if (options_.cache == autotune::CacheMode::kWarm) return;
+  std::vector<std::span<const std::byte>> ranges = operands_->ranges();
+  size_t bytes = 0;
+  if (const void* packed = peer(i).packed(ready_[i].handle, &bytes); packed != nullptr)
+    ranges.emplace_back(static_cast<const std::byte*>(packed), bytes);
+  autotune::flush_caches(ranges);
+}
+
+Result<int64_t> BenchRacer::sample_peer(int i) {
+  flush(i);
+  const Ready& ready = ready_[i];
+  const matmul::MatmulOperands operands = operands_->view();
+  const int64_t begin = clock_.now_ns();
+  for (int64_t r = 0; r < ready.repeat; ++r)
+    if (peer(i).run(ready.handle, operands.a, operands.b, operands.c) != 0)
+      return internal_error(fmt::format("{} failed", peer(i).name));
+  const int64_t ns = (clock_.now_ns() - begin) / ready.repeat;
+  if (ns <= 0) return internal_error("a time of 0 was measured");
+  return ns;
+}
+
+}  // namespace hone::cli

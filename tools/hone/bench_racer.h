@@ -1,0 +1,64 @@
+// Races plans of hone against each other and against other libraries, in one process and in the same rounds.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/measure/matmul_racer.h"
+#include "bench/peers/peer.h"
+
+namespace hone::cli {
+
+// Candidates first, then peers: implementation i < candidates.size() is a plan, the others are peers.
+class BenchRacer final : public autotune::Racer {
+ public:
+  // `candidates`, `peers` and `clock` must outlive the racer. Threads of the peers: `threads`.
+  static Result<std::unique_ptr<BenchRacer>> create(const matmul::MatmulProblem& problem,
+                                                    std::span<const autotune::Candidate> candidates,
+                                                    std::span<const HonePeer* const> peers, int threads,
+                                                    autotune::Clock& clock, const autotune::RacerOptions& options);
+  ~BenchRacer() override;
+
+  autotune::Prepared prepare(int implementation) override;
+  Result<int64_t> sample(int implementation) override;
+  void release(int implementation) override;
+
+ private:
+  struct Ready {
+    void* handle = nullptr;
+    int64_t repeat = 1;
+  };
+
+  BenchRacer(const matmul::MatmulProblem& peer_problem, size_t candidates, std::span<const HonePeer* const> peers,
+             int threads, autotune::Clock& clock, const autotune::RacerOptions& options)
+      : problem_(peer_problem),
+        candidates_(candidates),
+        peers_(peers),
+        threads_(threads),
+        clock_(clock),
+        options_(options) {}
+
+  bool is_peer(int i) const { return static_cast<size_t>(i) >= candidates_; }
+  const HonePeer& peer(int i) const { return *peers_[static_cast<size_t>(i) - candidates_]; }
+  autotune::Prepared prepare_peer(int i);
+  Status check(const HonePeer& peer);
+  Result<int64_t> sample_peer(int i);
+  void flush(int i);
+
+  matmul::MatmulProblem problem_;  // as the peers see it: B in rows
+  size_t candidates_;
+  std::span<const HonePeer* const> peers_;
+  int threads_;
+  autotune::Clock& clock_;
+  autotune::RacerOptions options_;
+  std::unique_ptr<autotune::MatmulRacer> plans_;
+  std::unique_ptr<autotune::Operands> operands_;  // of the peers, made when the first one is prepared
+  std::map<int, Ready> ready_;
+};
+
+// Why no peer can run the problem ("" when they can): they have neither our epilogues nor our batches.
+std::string peers_lack(const matmul::MatmulProblem& problem);
+
+}  // namespace hone::cli

@@ -1,0 +1,128 @@
+// hone explain: which plan a problem gets here, why, and what was passed over; on request the LoopIR and the code.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/env.h"
+#include "engine/plan/resolver.h"
+#include "jit/inspect/disassemble.h"
+#include "kernels/ir/text.h"
+#include "tools/hone/cli.h"
+
+namespace hone::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ExplainArgs {
+  ProblemArgs problems;
+  std::string db, codegen;
+  int threads = 0;
+  bool json = false, ir = false, assembly = false;
+};
+
+Json from_json(const plan::Origin& from) {
+  return {{"decision", from.decision},
+          {"problem", from.problem},
+          {"machine", from.machine},
+          {"engine", from.engine},
+          {"codegen", from.codegen},
+          {"codegen_version", from.codegen_version},
+          {"ns", from.ns},
+          {"difference", from.difference}};
+}
+
+Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan) {
+  Json rejected = Json::array();
+  for (const plan::Rejection& r : plan.rejected) rejected.push_back({{"program", r.program}, {"why", r.why}});
+  return {{"problem", matmul::to_string(problem)},
+          {"plan",
+           {{"program", matmul::to_string(plan.program)},
+            {"codegen", plan.codegen},
+            {"threads", plan.threads},
+            {"numerics", plan.numerics}}},
+          {"reason", plan::reason_name(plan.reason)},
+          {"from", plan.from ? from_json(*plan.from) : Json(nullptr)},
+          {"rejected", rejected}};
+}
+
+void print_text(const Json& e) {
+  const Json& plan = e["plan"];
+  fmt::print("{}\n  reason    {}\n", e["problem"].get<std::string>(), e["reason"].get<std::string>());
+  fmt::print("  plan      {} on {} thread(s), numerics {}\n            {}\n", plan["codegen"].get<std::string>(),
+             plan["threads"].dump(), plan["numerics"].get<std::string>(), plan["program"].get<std::string>());
+  if (!e["from"].is_null()) {
+    const Json& from = e["from"];
+    fmt::print("  from      decision {}: {}, {:.1f} us by {}\n", from["decision"].dump(),
+               from["problem"].get<std::string>(), from["ns"].get<double>() / 1e3, from["engine"].get<std::string>());
+    const std::string difference = from["difference"].get<std::string>();
+    if (!difference.empty()) fmt::print("            not as measured: {}\n", difference);
+  }
+  for (const Json& r : e["rejected"])
+    fmt::print("  rejected  {}: {}\n", r["program"].get<std::string>(), r["why"].get<std::string>());
+}
+
+// The IR, and what the plan's code generator makes of it.
+Status add_code(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const ExplainArgs& args, Json& e) {
+  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower(problem, plan.program));
+  if (args.ir) e["loop_ir"] = ir::print(kernel);
+  if (!args.assembly) return {};
+  HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(plan.codegen));
+  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<jit::CompiledKernel> compiled,
+                        generator->compile(kernel, plan.program.isa));
+  HONE_ASSIGN_OR_RETURN(e["asm"], jit::disassemble(compiled->code()));
+  return {};
+}
+
+Result<plan::Target> target_of(const ExplainArgs& args) {
+  HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
+  std::vector<jit::CodeGenerator*> generators = plan::compiling_generators();
+  if (!args.codegen.empty()) {
+    HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * only, jit::find_code_generator(args.codegen));
+    generators = {only};
+  }
+  const int threads = args.threads > 0 ? args.threads : threads_in_force(machine).threads;
+  return plan::make_target(machine, threads, generators);
+}
+
+int run_explain(const ExplainArgs& args) {
+  const Result<std::vector<matmul::Shape>> shapes = args.problems.resolve();
+  if (!shapes.ok()) return fail(shapes.status());
+  const Result<plan::Target> target = target_of(args);
+  if (!target.ok()) return fail(target.status());
+  const Result<std::unique_ptr<db::Store>> store = open_store(args.db, db::OpenMode::kReadOnly);
+  if (!store.ok()) return fail(store.status());
+  const Result<plan::Decisions> decisions = plan::Decisions::load(**store);
+  if (!decisions.ok()) return fail(decisions.status());
+  for (const matmul::Shape& shape : *shapes) {
+    const Result<plan::MatmulPlan> plan = plan::resolve(shape.problem, *target, *decisions);
+    if (!plan.ok()) return fail(plan.status());
+    Json e = explanation(shape.problem, *plan);
+    if (Status s = add_code(shape.problem, *plan, args, e); !s.ok()) return fail(s);
+    if (args.json) {
+      fmt::print("{}\n", e.dump());
+      continue;
+    }
+    print_text(e);
+    for (const char* part : {"loop_ir", "asm"})
+      if (e.contains(part)) fmt::print("\n{}\n", e[part].get<std::string>());
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand("explain", "which plan a problem gets, and why");
+  auto args = std::make_shared<ExplainArgs>();
+  args->problems.add_to(*command);
+  command->add_option("--codegen", args->codegen, "only this code generator");
+  command->add_option("--threads", args->threads, "at most so many threads")->check(CLI::Range(1, 1024));
+  command->add_option("--db", args->db, "database file");
+  command->add_flag("--json", args->json, "one JSON object a problem");
+  command->add_flag("--ir", args->ir, "with the LoopIR");
+  command->add_flag("--asm", args->assembly, "with the machine code, disassembled");
+  command->callback([args, &run] { run = [args] { return run_explain(*args); }; });
+}
+
+}  // namespace hone::cli

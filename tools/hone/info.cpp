@@ -1,0 +1,123 @@
+// hone info: what machine is this, what can it do, what does hone have.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "autotune/measure/peak.h"
+#include "engine/base/env.h"
+#include "engine/base/version.h"
+#include "jit/codegen.h"
+#include "jit/exec_memory.h"
+#include "tools/hone/cli.h"
+
+namespace hone::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InfoArgs {
+  bool json = false;
+  std::string output = "text";
+  bool measure = false;
+  std::string db;
+};
+
+Json peak_json(const autotune::Peak& peak) {
+  return {{"f32_gflops_1t", peak.f32_gflops_1t},
+          {"f32_gflops_all", peak.f32_gflops_all},
+          {"read_gbs_1t", peak.read_gbs_1t},
+          {"read_gbs_all", peak.read_gbs_all},
+          {"l2_gbs_1t", peak.l2_gbs_1t}};
+}
+
+Json codegens_json(const Machine& machine) {
+  Json all = Json::array();
+  for (const jit::CodeGenerator* g : jit::code_generators()) {
+    Json isas = Json::array();
+    for (Isa isa : all_isas())
+      if (machine.supports(isa) && g->targets(isa)) isas.push_back(isa_info(isa).name);
+    all.push_back({{"name", g->name()}, {"version", g->version()}, {"isa", isas}});
+  }
+  return all;
+}
+
+// The database as it is; looking at it must not create it.
+Json db_json(const std::string& path) {
+  const Result<std::unique_ptr<db::Store>> store = db::open({.path = path, .mode = db::OpenMode::kReadOnly});
+  if (!store.ok()) return {{"path", path}, {"state", store.status().message()}, {"schema", nullptr}};
+  const std::string& why = (*store)->message();
+  const Result<std::string> wanted = path.empty() ? db::default_path() : Result<std::string>(path);
+  return {{"path", wanted.ok() ? *wanted : (*store)->path()},
+          {"state", why.empty() ? "ok" : why},
+          {"schema", (*store)->schema_version()}};
+}
+
+std::string size_text(const Json& cache) {
+  const int64_t bytes = cache["bytes"].get<int64_t>();
+  const std::string size = bytes == 0 ? "unknown" : fmt::format("{} KiB", bytes / 1024);
+  return fmt::format("{} ({})", size, cache["source"].get<std::string>());
+}
+
+void print_text(const Json& info) {
+  const Json& m = info["machine"];
+  fmt::print("hone {}\n", info["version"].get<std::string>());
+  fmt::print("machine     {}\n", m.value("brand", m["vendor"].get<std::string>()));
+  fmt::print("            family {} model {} stepping {}{}\n", m["family"].dump(), m["model"].dump(),
+             m["stepping"].dump(),
+             m["hypervisor"].get<std::string>().empty() ? "" : ", hypervisor " + m["hypervisor"].get<std::string>());
+  fmt::print("key         {}\n", m["key"].get<std::string>());
+  fmt::print("cpus        {} usable ({}), {} numa node(s), {} thread(s) per core\n", m["cpus_usable"].dump(),
+             m["cpus_source"].get<std::string>(), m["numa_nodes"].dump(), m["threads_per_core"].dump());
+  fmt::print("threads     {} ({})\n", info["threads"]["value"].dump(), info["threads"]["source"].get<std::string>());
+  fmt::print("caches      l1d {}, l2 {}, l3 {}\n", size_text(m["l1d"]), size_text(m["l2"]), size_text(m["l3"]));
+  for (const Json& g : info["codegens"])
+    fmt::print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(),
+               g["isa"].dump());
+  fmt::print("code memory {}\n", info["exec_memory"].get<std::string>());
+  fmt::print("database    {} ({})\n", info["db"]["path"].get<std::string>(), info["db"]["state"].get<std::string>());
+  if (!info["peak"].is_null()) {
+    const Json& p = info["peak"];
+    fmt::print("peak        {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; L2 {:.0f} GB/s\n",
+               p["f32_gflops_1t"].get<double>(), p["f32_gflops_all"].get<double>(), p["read_gbs_1t"].get<double>(),
+               p["read_gbs_all"].get<double>(), p["l2_gbs_1t"].get<double>());
+  }
+}
+
+int run_info(const InfoArgs& args) {
+  const Result<Machine> machine = detect_machine();
+  if (!machine.ok()) return fail(machine.status());
+  const ThreadSetting threads = threads_in_force(*machine);
+  const Status exec = jit::exec_memory_available();
+  Json info = {{"version", version()},
+               {"machine", Json::parse(machine_to_json(*machine))},
+               {"threads", {{"value", threads.threads}, {"source", threads.source}}},
+               {"peak", nullptr},
+               {"codegens", codegens_json(*machine)},
+               {"exec_memory", exec.ok() ? "ok" : exec.message()},
+               {"db", db_json(args.db)}};
+  if (args.measure) {
+    const Result<autotune::Peak> peak = autotune::measure_peak(*machine);
+    if (!peak.ok()) return fail(peak.status());
+    info["peak"] = peak_json(*peak);
+  }
+  if (args.json || args.output == "json") {
+    fmt::print("{}\n", info.dump(2));
+  } else {
+    print_text(info);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand("info", "what this machine is, and what hone has on it");
+  auto args = std::make_shared<InfoArgs>();
+  command->add_flag("--json", args->json, "one JSON object");
+  command->add_option("-o,--output", args->output, "text or json")->check(CLI::IsMember({"text", "json"}));
+  command->add_flag("--measure", args->measure, "also measure FMA peak and read bandwidth (about a second)");
+  command->add_option("--db", args->db, "database file");
+  command->callback([args, &run] { run = [args] { return run_info(*args); }; });
+}
+
+}  // namespace hone::cli

@@ -1,0 +1,194 @@
+// See table.h.
+#include "tools/hone/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace hone::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Four significant digits, without an exponent for anything a person would read aloud.
+std::string for_people(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* whole = std::get_if<int64_t>(&cell)) return std::to_string(*whole);
+  if (const auto* number = std::get_if<double>(&cell)) {
+    if (!std::isfinite(*number)) return fmt::format("{}", *number);
+    const double size = std::abs(*number);
+    if (size >= 1000) return fmt::format("{:.0f}", *number);
+    if (size >= 100) return fmt::format("{:.1f}", *number);
+    return fmt::format("{:.{}f}", *number, size >= 10 ? 2 : 3);
+  }
+  return "";
+}
+
+bool numeric(const Cell& cell) { return std::holds_alternative<double>(cell) || std::holds_alternative<int64_t>(cell); }
+
+std::string render_md(const Table& table) {
+  std::vector<size_t> shown;
+  for (size_t c = 0; c < table.columns.size(); ++c)
+    if (table.columns[c].people) shown.push_back(c);
+  std::vector<size_t> width;
+  std::vector<bool> right;
+  for (size_t c : shown) {
+    size_t w = table.columns[c].name.size();
+    bool all_numbers = !table.rows.empty();
+    for (const auto& row : table.rows) {
+      w = std::max(w, for_people(row[c]).size());
+      all_numbers = all_numbers && (numeric(row[c]) || std::holds_alternative<std::monostate>(row[c]));
+    }
+    width.push_back(w);
+    right.push_back(all_numbers);
+  }
+  std::string out = "|";
+  for (size_t i = 0; i < shown.size(); ++i)
+    out += right[i] ? fmt::format(" {:>{}} |", table.columns[shown[i]].name, width[i])
+                    : fmt::format(" {:<{}} |", table.columns[shown[i]].name, width[i]);
+  out += "\n|";
+  for (size_t i = 0; i < shown.size(); ++i) out += fmt::format("{:-<{}}{}|", "", width[i] + 1, right[i] ? ":" : "-");
+  for (const auto& row : table.rows) {
+    out += "\n|";
+    for (size_t i = 0; i < shown.size(); ++i) {
+      const std::string text = for_people(row[shown[i]]);
+      out += right[i] ? fmt::format(" {:>{}} |", text, width[i]) : fmt::format(" {:<{}} |", text, width[i]);
+    }
+  }
+  return out + "\n";
+}
+
+std::string quoted(std::string text, char quote) {
+  for (size_t at = 0; (at = text.find(quote, at)) != std::string::npos; at += 2) text.insert(at, 1, quote);
+  return quote + text + quote;
+}
+
+std::string plain(const Cell& cell) {
+  if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? fmt::format("{}", *number) : "";
+  return for_people(cell);
+}
+
+std::string render_csv(const Table& table) {
+  std::string out;
+  auto line = [&](auto&& field) {
+    for (size_t c = 0; c < table.columns.size(); ++c) out += (c ? "," : "") + field(c);
+    out += "\n";
+  };
+  line([&](size_t c) { return table.columns[c].name; });
+  for (const auto& row : table.rows) {
+    line([&](size_t c) {
+      const std::string text = plain(row[c]);
+      return text.find_first_of(",\"\n") == std::string::npos ? text : quoted(text, '"');
+    });
+  }
+  return out;
+}
+
+Json to_json(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* whole = std::get_if<int64_t>(&cell)) return *whole;
+  if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? Json(*number) : Json(nullptr);
+  return nullptr;
+}
+
+Json row_to_json(const Table& table, const std::vector<Cell>& row) {
+  Json object = Json::object();
+  for (size_t c = 0; c < table.columns.size(); ++c) object[table.columns[c].name] = to_json(row[c]);
+  return object;
+}
+
+std::string render_json(const Table& table) {
+  Json all = Json::array();
+  for (const auto& row : table.rows) all.push_back(row_to_json(table, row));
+  return Json({{table.name, all}}).dump(2) + "\n";
+}
+
+std::string render_jsonl(const Table& table) {
+  std::string out;
+  for (const auto& row : table.rows) out += row_to_json(table, row).dump() + "\n";
+  return out;
+}
+
+std::string render_sql(const Table& table) {
+  std::string out = fmt::format("CREATE TABLE IF NOT EXISTS {} (", table.name);
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const bool number =
+        std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return numeric(row[c]); });
+    out += fmt::format("{}{} {}", c ? ", " : "", quoted(table.columns[c].name, '"'), number ? "REAL" : "TEXT");
+  }
+  out += ");\n";
+  for (const auto& row : table.rows) {
+    out += fmt::format("INSERT INTO {} VALUES (", table.name);
+    for (size_t c = 0; c < row.size(); ++c) {
+      out += c ? ", " : "";
+      const std::string text = plain(row[c]);
+      out += text.empty() ? "NULL" : numeric(row[c]) ? text : quoted(text, '\'');
+    }
+    out += ");\n";
+  }
+  return out;
+}
+
+// One benchmark entry a row: name from the text cells, real_time from "ns", every other number as a counter.
+std::string render_gbench(const Table& table) {
+  Json benchmarks = Json::array();
+  for (const auto& row : table.rows) {
+    std::string name;
+    Json entry = Json::object();
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      const std::string& column = table.columns[c].name;
+      if (column == "problem" || column == "impl") name += (name.empty() ? "" : "/") + plain(row[c]);
+      if (numeric(row[c]) && column != "ns") entry[column] = to_json(row[c]);
+      if (column == "ns") entry["real_time"] = entry["cpu_time"] = to_json(row[c]);
+    }
+    entry["name"] = entry["run_name"] = name;
+    entry["run_type"] = "iteration";
+    entry["time_unit"] = "ns";
+    entry["iterations"] = 1;
+    benchmarks.push_back(std::move(entry));
+  }
+  return Json({{"context", {{"executable", "hone"}, {"library_build_type", "release"}}}, {"benchmarks", benchmarks}})
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace
+
+Result<Format> parse_format(const std::string& name) {
+#define HONE_FORMAT(id, text) \
+  if (name == text) return Format::id;
+  HONE_CLI_FORMATS(HONE_FORMAT)
+#undef HONE_FORMAT
+  return invalid_argument(
+      fmt::format("unknown output format '{}': use one of {}", name, fmt::join(format_names(), ", ")));
+}
+
+std::vector<std::string> format_names() {
+  return {
+#define HONE_FORMAT(id, text) text,
+      HONE_CLI_FORMATS(HONE_FORMAT)
+#undef HONE_FORMAT
+  };
+}
+
+std::string render(const Table& table, Format format) {
+  switch (format) {
+    case Format::kMd:
+      return render_md(table);
+    case Format::kCsv:
+      return render_csv(table);
+    case Format::kJson:
+      return render_json(table);
+    case Format::kJsonl:
+      return render_jsonl(table);
+    case Format::kSql:
+      return render_sql(table);
+    case Format::kGbench:
+      return render_gbench(table);
+  }
+  return "";
+}
+
+}  // namespace hone::cli

@@ -1,0 +1,52 @@
+// Results on stdout: rows of named cells, printed in the format that the user asked for. Numbers stay numbers until the
+// last moment, so that JSON gets all digits and people get three.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace hone::cli {
+
+// HONE_FORMAT(enumerator, name). gbench is the JSON of Google Benchmark, for its compare tools.
+#define HONE_CLI_FORMATS(HONE_FORMAT) \
+  HONE_FORMAT(kMd, "md")              \
+  HONE_FORMAT(kCsv, "csv")            \
+  HONE_FORMAT(kJson, "json")          \
+  HONE_FORMAT(kJsonl, "jsonl")        \
+  HONE_FORMAT(kSql, "sql")            \
+  HONE_FORMAT(kGbench, "gbench")
+
+enum class Format : uint8_t {
+#define HONE_FORMAT(id, name) id,
+  HONE_CLI_FORMATS(HONE_FORMAT)
+#undef HONE_FORMAT
+};
+
+// Error: invalid_argument listing the names.
+Result<Format> parse_format(const std::string& name);
+std::vector<std::string> format_names();
+
+// monostate: no value (null, an empty cell).
+using Cell = std::variant<std::monostate, std::string, double, int64_t>;
+
+struct Column {
+  std::string name;
+  bool people = true;  // shown in md; machine formats have every column
+};
+
+struct Table {
+  std::string name;  // of the SQL table
+  std::vector<Column> columns;
+  std::vector<std::vector<Cell>> rows;
+
+  void add(std::vector<Cell> row) { rows.push_back(std::move(row)); }
+};
+
+std::string render(const Table& table, Format format);
+
+}  // namespace hone::cli
