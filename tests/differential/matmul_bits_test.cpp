@@ -1,0 +1,109 @@
+// The promise that tuning never changes a result: over a sample of the space, every candidate, through every code
+// generator, on every instruction set of this CPU, with 1, 2 and 3 threads, gives the bits of the scalar chain.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "autotune/space/space.h"
+#include "engine/base/machine.h"
+#include "engine/runtime/schedule.h"
+#include "jit/launch.h"
+#include "kernels/ir/text.h"
+#include "tests/kernels/matmul/matmul_testing.h"
+
+namespace hone {
+namespace {
+
+using matmul::MatmulProblem;
+using matmul::TransformProgram;
+
+const Machine& machine() {
+  static const Machine m = detect_machine().value();
+  return m;
+}
+
+std::unique_ptr<runtime::Schedule> schedule(int threads) {
+  return threads == 1 ? runtime::make_sequential() : std::move(runtime::make_tbb(threads).value());
+}
+
+void run(const jit::Executable& executable, runtime::Schedule& on, matmul::Arguments args) {
+  jit::Launch launch{&executable, ir::task_space(executable.bounds, args.params.data()), args.buffers.data(),
+                     args.params.data()};
+  on.for_range({"matmul", "test"}, launch.space.count, 1, {jit::run_range, &launch});
+}
+
+// One program through one generator under each thread count.
+void expect_bits(const MatmulProblem& problem, const TransformProgram& program, jit::CodeGenerator& generator,
+                 uint64_t seed) {
+  SCOPED_TRACE(fmt::format("{} | {} | {} | seed {}", matmul::to_string(problem), matmul::to_string(program),
+                           generator.name(), seed));
+  const Result<ir::Kernel> kernel = matmul::lower(problem, program);
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  const Result<jit::Executable> executable = jit::make_executable(*kernel, generator, program.isa);
+  ASSERT_TRUE(executable.ok()) << executable.status().message();
+  matmul::TestOperands operands(problem, program.panel, seed);
+  for (int threads : {1, 2, 3}) {
+    const std::unique_ptr<runtime::Schedule> on = schedule(threads);
+    operands.reset_c();
+    run(*executable, *on, operands.arguments());
+    const matmul::Comparison comparison = operands.compare_with_reference();
+    ASSERT_TRUE(comparison.ok()) << threads << " threads: " << comparison.text << "\n" << ir::print(*kernel);
+  }
+}
+
+bool runs_here(const jit::CodeGenerator& generator, Isa isa) {
+  return generator.name() == "interp" || (machine().supports(isa) && generator.targets(isa));
+}
+
+class MatmulBits : public ::testing::TestWithParam<std::string> {
+ protected:
+  jit::CodeGenerator& generator() const { return *jit::find_code_generator(GetParam()).value(); }
+};
+
+// Random problems (any layout, strides, batch, alpha, beta, epilogue) under random programs.
+TEST_P(MatmulBits, RandomPrograms) {
+  int ran = 0;
+  for (Isa isa : all_isas()) {
+    if (!runs_here(generator(), isa)) continue;
+    std::mt19937_64 rng(77);
+    const int count = generator().name() == "llvm" ? 30 : 120;
+    for (int i = 0; i < count; ++i, ++ran) {
+      const uint64_t seed = rng();
+      const MatmulProblem problem = matmul::random_problem(seed, {.max_m = 40, .max_n = 130, .max_k = 90});
+      expect_bits(problem, matmul::random_program(problem, seed + 1, isa), generator(), seed);
+      if (HasFailure()) return;
+    }
+  }
+  if (ran == 0) GTEST_SKIP() << "this CPU has no instruction set that " << GetParam() << " emits";
+}
+
+// What the tuner would really measure, on shapes that no tile divides.
+TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
+  autotune::Target target{
+      .isas = {}, .caches = {.l1d = 8 << 10, .l2 = 32 << 10}, .threads = {1}, .codegens = {GetParam()}};
+  for (Isa isa : all_isas())
+    if (runs_here(generator(), isa)) target.isas.push_back(isa);
+  if (target.isas.empty()) GTEST_SKIP() << "this CPU has no instruction set that " << GetParam() << " emits";
+  for (const char* text : {"matmul:f32:m=1,n=211,k=67,b=packed", "matmul:f32:m=37,n=101,k=59,b=nn:+bias+gelu",
+                           "matmul:f32:m=5,n=83,k=61,b=nt:+silu*gate"}) {
+    const MatmulProblem problem = matmul::parse_problem(text).value();
+    const autotune::Space space = autotune::enumerate(problem, target);
+    ASSERT_GT(space.candidates.size(), 10U);
+    const size_t step = std::max<size_t>(1, space.candidates.size() / (GetParam() == "llvm" ? 12 : 60));
+    for (size_t i = 0; i < space.candidates.size(); i += step) {
+      expect_bits(problem, space.candidates[i].program, generator(), i);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+std::vector<std::string> generator_names() {
+  std::vector<std::string> names;
+  for (const jit::CodeGenerator* g : jit::code_generators()) names.emplace_back(g->name());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MatmulBits, ::testing::ValuesIn(generator_names()),
+                         [](const auto& param_info) { return param_info.param; });
+
+}  // namespace
+}  // namespace hone
