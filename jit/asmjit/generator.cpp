@@ -4,9 +4,11 @@
 
 #include <asmjit/x86.h>
 
+#include <chrono>
 #include <new>
 #include <utility>
 
+#include "engine/base/log.h"
 #include "jit/asmjit/lower_internal.h"
 #include "jit/codegen.h"
 #include "jit/dump.h"
@@ -113,12 +115,19 @@ class NativeKernel final : public CompiledKernel {
 };
 
 Result<std::unique_ptr<CompiledKernel>> compile_kernel(const ir::Kernel& kernel, Isa isa) {
+  const auto start = std::chrono::steady_clock::now();
   WorkbenchUse bench;
   const bool dump = dump_enabled();
   asmjit::StringLogger listing;
   HONE_ASSIGN_OR_RETURN(const Assembled code, bench->assemble(kernel, isa, dump ? &listing : nullptr));
   if (dump) dump_kernel(kernel, "asmjit", {listing.data(), listing.dataSize()}, code.bytes.first(code.instructions));
   HONE_ASSIGN_OR_RETURN(ExecMemory memory, ExecMemory::create(code.bytes));
+  HONE_LOG_EVENT(LogTopic::kJit, "compile",
+                 {{"codegen", "asmjit"},
+                  {"kernel", kernel.name},
+                  {"isa", isa_info(isa).name},
+                  {"bytes", code.instructions},
+                  {"ns", std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count()}});
   return std::unique_ptr<CompiledKernel>(std::make_unique<NativeKernel>(std::move(memory), code.instructions));
 }
 

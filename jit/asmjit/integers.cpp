@@ -118,12 +118,13 @@ x86::Mem IntegerEmitter::address(const ir::Access& access) {
   } else {
     gp = make_pointer(a, offset);
   }
-  known.push_back({a.base, a.terms, a.products, far, gp});
+  known.push_back({a.base, a.terms, a.products, far, depth_, gp});
   return x86::ptr(gp, displacement);
 }
 
-void IntegerEmitter::end_conditional(size_t mark) {
-  if (local_.size() > mark) local_.erase(local_.begin() + static_cast<std::ptrdiff_t>(mark), local_.end());
+void IntegerEmitter::end_conditional() {
+  --depth_;
+  std::erase_if(local_, [&](const Pointer& p) { return p.depth > depth_; });
 }
 
 void IntegerEmitter::begin_inner_loop(ir::VarId v, const ir::Affine& lo, int64_t step) {
@@ -214,7 +215,7 @@ void IntegerEmitter::multiply(const x86::Gp& value, int64_t factor) {
 // The home of a variable. Params and parallel variables are copied there at entry, by the first use.
 const x86::Mem& IntegerEmitter::home(ir::VarId v) {
   x86::Mem& slot = homes_[static_cast<size_t>(v)];
-  if (slot.isNone()) {
+  if (!slot.hasBase()) {
     slot = cc_.newStack(8, 8);
     const ir::VarKind kind = kernel_.vars[static_cast<size_t>(v)].kind;
     if (kind == ir::VarKind::kParam || kind == ir::VarKind::kParallel) {

@@ -41,8 +41,8 @@ class IntegerEmitter {
   asmjit::x86::Mem address(const ir::Access& access);
 
   // Code that runs conditionally: pointers computed inside do not exist after it.
-  size_t begin_conditional() const { return local_.size(); }
-  void end_conditional(size_t mark);
+  void begin_conditional() { ++depth_; }
+  void end_conditional();
 
   // A serial loop with other loops inside: its variable lives in its home. Call in front of the head and after the end.
   void cut_pointers() { local_.clear(); }
@@ -58,7 +58,8 @@ class IntegerEmitter {
     ir::BufferId base;
     std::vector<ir::Affine::Term> terms;
     std::vector<Address::Product> products;
-    int64_t far;  // multiple of kFarStep that displacements do not reach
+    int64_t far;  // what displacements do not reach
+    int depth;    // of conditionals around the code that computes it
     asmjit::x86::Gp gp;
     bool is(const Address& a, int64_t a_far) const;
   };
@@ -106,6 +107,7 @@ class IntegerEmitter {
   std::vector<asmjit::x86::Gp> in_register_;  // per variable: set while its value lives in a register
   std::vector<Base> bases_;
   std::vector<Pointer> local_;  // pointers computed in the current straight-line code
+  int depth_ = 0;               // of conditionals around the current code
   InnerLoop inner_;
 };
 

@@ -28,17 +28,14 @@ class Lowering {
     integers_.begin_function(func);
     block(*ir::task_nest(kernel_).body);
     cc_.endFunc();
-    return stopped() ? status() : Status();
+    if (!stopped()) return {};
+    return unsupported("kernel '" + kernel_.name + "' expands to more than " + std::to_string(kMaxExpandedStatements) +
+                       " statements; unroll or specialise less");
   }
 
  private:
   ConstEnv& env() { return integers_.env(); }
-  bool stopped() const { return statements_ > kMaxExpandedStatements || !vectors_.status().ok(); }
-  Status status() const {
-    if (!vectors_.status().ok()) return vectors_.status();
-    return unsupported("kernel '" + kernel_.name + "' expands to more than " + std::to_string(kMaxExpandedStatements) +
-                       " statements; unroll or specialise less");
-  }
+  bool stopped() const { return statements_ > kMaxExpandedStatements; }
 
   void block(const ir::Block& statements) {
     for (const ir::Stmt& s : statements) {
@@ -64,9 +61,9 @@ class Lowering {
     env().unbind(v);
   }
   void conditional(const ir::Block& body) {
-    const size_t mark = integers_.begin_conditional();
+    integers_.begin_conditional();
     block(body);
-    integers_.end_conditional(mark);
+    integers_.end_conditional();
   }
   void versions(const ir::Specialise& s, const x86::Gp& value, int64_t lo, int64_t hi, const asmjit::Label& end);
   bool is_loop(const ir::For& f);
@@ -206,9 +203,9 @@ void Lowering::versions(const ir::Specialise& s, const x86::Gp& value, int64_t l
                         const asmjit::Label& end) {
   if (stopped()) return;
   if (lo == hi) {
-    const size_t mark = integers_.begin_conditional();
+    integers_.begin_conditional();
     expand(s.var, lo, s.body);
-    integers_.end_conditional(mark);
+    integers_.end_conditional();
     cc_.jmp(end);
     return;
   }

@@ -131,10 +131,6 @@ void VectorEmitter::emit(const ir::Fma& op) {
 }
 
 void VectorEmitter::emit(const ir::Unary& op) {
-  if (type(op.dst).mask && avx512_) {
-    cc_.kmovw(k(op.dst), k(op.src));
-    return;
-  }
   const Vec &dst = vec(op.dst), &src = vec(op.src);
   const int lanes = type(op.dst).lanes;
   switch (op.op) {
@@ -183,12 +179,6 @@ void VectorEmitter::emit(const ir::Select& op) {
 }
 
 void VectorEmitter::emit(const ir::Permute& op) {
-  const int lanes = type(op.dst).lanes;
-  if (lanes == 1) {
-    if (status_.ok())
-      status_ = unsupported("kernel '" + kernel_.name + "' permutes scalars; a permute needs 4 lanes or more");
-    return;
-  }
   const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
   switch (op.op) {
     case ir::PermuteOp::kUnpackLo32:
@@ -215,8 +205,6 @@ void VectorEmitter::groups(const ir::Permute& op) {
   const int first = op.imm & 3, second = (op.imm >> 4) & 3;  // of (a0, a1, b0, b1)
   if (lanes == 16) {
     cc_.vshuff32x4(dst, a, b, op.imm & 0xff);
-  } else if (lanes == 4) {
-    cc_.vmovaps(dst, first == 0 ? a : b);  // one group each: the first of (a, b)
   } else if (avx512_) {
     // vperm2f128 has no EVEX form (registers 16 and up); vshuff32x4 takes one group from each operand, so name them
     // freely.

@@ -39,9 +39,6 @@ class VectorEmitter {
   void emit(const ir::LaneMask& op);
   void emit(const ir::Prefetch& op);
 
-  // The first operation that could not be emitted.
-  const Status& status() const { return status_; }
-
  private:
   using Vec = asmjit::x86::Vec;
   using KReg = asmjit::x86::KReg;
@@ -51,21 +48,18 @@ class VectorEmitter {
   const Vec& vec(const ir::RegRef& r) { return reg(r).as<Vec>(); }
   const KReg& k(const ir::RegRef& r) { return reg(r).as<KReg>(); }
   Vec new_vec(int lanes);
-  bool mask_registers() const { return avx512_; }
 
   asmjit::x86::Mem pool(uint32_t bits);                      // one 32-bit constant
   asmjit::x86::Mem pool_vector(const uint32_t (&lanes)[8]);  // AVX2: a whole vector
   asmjit::x86::Mem splat_operand(uint32_t bits, int lanes);  // operand with `bits` in each lane
   Vec memory_mask(const ir::RegRef& mask);                   // AVX2: for vmaskmovps; a scalar's upper lanes are off
   void groups(const ir::Permute& op);
-  void unary_convert(const ir::Unary& op);
 
   const ir::Kernel& kernel_;
   asmjit::x86::Compiler& cc_;
   IntegerEmitter& integers_;
   const bool avx512_;
   std::vector<std::vector<asmjit::BaseReg>> registers_;  // per LoopIR register, per element; made when first used
-  Status status_;
 };
 
 }  // namespace hone::jit

@@ -1,0 +1,170 @@
+// Reads the code that asmjit emitted: what must not be in an inner loop (stack accesses, moves between registers,
+// anything beyond the operations that LoopIR asks for) is checked on instructions, for instruction sets this CPU may
+// lack.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "jit/asmjit/generator.h"
+#include "kernels/ir/builder.h"
+#include "tests/jit/sample_kernels.h"
+
+namespace hone::jit {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& listing) {
+  std::vector<std::string> lines;
+  std::istringstream in(listing);
+  for (std::string line; std::getline(in, line);) lines.push_back(line.rfind("short ", 0) == 0 ? line.substr(6) : line);
+  return lines;
+}
+
+// Instructions between each label and a jump back to it that contain no other such loop, the jump included.
+std::vector<std::vector<std::string>> inner_loops(const std::string& listing) {
+  const std::vector<std::string> lines = lines_of(listing);
+  std::vector<std::vector<std::string>> loops;
+  size_t last_end = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].rfind('j', 0) != 0) continue;
+    const std::string target = lines[i].substr(lines[i].rfind(' ') + 1) + ":";
+    const auto head = std::find(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(i), target);
+    const auto at = static_cast<size_t>(head - lines.begin());
+    if (at == i) continue;        // forward
+    if (at < last_end) continue;  // encloses a loop already found
+    loops.emplace_back(head + 1, lines.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    last_end = i;
+  }
+  return loops;
+}
+
+int64_t count(const std::vector<std::string>& lines, const std::string& prefix) {
+  return std::count_if(lines.begin(), lines.end(), [&](const std::string& l) { return l.rfind(prefix, 0) == 0; });
+}
+
+// Any memory operand based on the stack pointer.
+bool touches_stack(const std::string& line) {
+  return line.find("[rsp") != std::string::npos || line.rfind("push", 0) == 0 || line.rfind("pop", 0) == 0;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string all;
+  for (const std::string& l : lines) all += l + "\n";
+  return all;
+}
+
+struct Tile {
+  Isa isa;
+  int mr, nr, lanes;
+  bool one_b = false;
+};
+
+std::string tile_name(const testing::TestParamInfo<Tile>& info) {
+  return std::to_string(info.param.mr) + "x" + std::to_string(info.param.nr) + "_" +
+         std::string(isa_info(info.param.isa).name);
+}
+
+class JitAsmjitInnerLoop : public testing::TestWithParam<Tile> {};
+
+// Per iteration: the loads of b, the broadcasts of a, the fmas; two pointers, the counter, the jump. Nothing else.
+TEST_P(JitAsmjitInnerLoop, HasNothingButItsOperations) {
+  const auto [isa, mr, nr, lanes, one_b] = GetParam();
+  for (bool packed : {false, true}) {
+    for (int unroll : {1, 4}) {
+      const auto listing = asmjit_listing(
+          tile_kernel(
+              {.mr = mr, .nr = nr, .k = 512, .lanes = lanes, .unroll = unroll, .packed_a = packed, .one_b = one_b}),
+          isa);
+      ASSERT_TRUE(listing.ok()) << listing.status().to_string();
+      const auto loops = inner_loops(listing.value());
+      ASSERT_EQ(loops.size(), 1u) << listing.value();
+      const std::vector<std::string>& loop = loops.front();
+      const int vectors = nr / lanes;
+      EXPECT_EQ(count(loop, "vfmadd231ps"), unroll * mr * vectors);
+      EXPECT_EQ(count(loop, "vbroadcastss"), unroll * mr);
+      EXPECT_EQ(count(loop, "vmovups"), unroll * vectors);
+      EXPECT_EQ(count(loop, "add"), 2);
+      EXPECT_EQ(count(loop, "sub"), 1);
+      EXPECT_EQ(count(loop, "jg"), 1);
+      EXPECT_EQ(static_cast<int>(loop.size()), unroll * (mr * vectors + mr + vectors) + 4) << joined(loop);
+      EXPECT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << joined(loop);
+    }
+  }
+}
+
+// Every version of a specialised tile keeps its own inner loop free of the stack.
+TEST_P(JitAsmjitInnerLoop, VersionsDoNotSpill) {
+  const auto [isa, mr, nr, lanes, one_b] = GetParam();
+  const auto listing = asmjit_listing(
+      tile_kernel({.mr = mr, .nr = nr, .k = 512, .lanes = lanes, .packed_a = true, .versions = true, .one_b = one_b}),
+      isa);
+  ASSERT_TRUE(listing.ok()) << listing.status().to_string();
+  const auto loops = inner_loops(listing.value());
+  ASSERT_EQ(loops.size(), static_cast<size_t>(mr));
+  for (const auto& loop : loops) EXPECT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << joined(loop);
+}
+
+std::vector<Tile> tiles() {
+  std::vector<Tile> all = {{Isa::kAvx512, 14, 32, 16}, {Isa::kAvx512, 12, 32, 16},   {Isa::kAvx512, 6, 64, 16},
+                           {Isa::kAvx512, 8, 48, 16},  {Isa::kAvx512, 9, 48, 16},    {Isa::kAvx512, 28, 16, 16},
+                           {Isa::kAvx512, 5, 80, 16},  {Isa::kAvx512, 4, 96, 16},    {Isa::kAvx512, 14, 16, 8},
+                           {Isa::kAvx2, 6, 16, 8},     {Isa::kAvx2, 4, 24, 8},       {Isa::kAvx2, 3, 32, 8, true},
+                           {Isa::kAvx2, 12, 8, 8},     {Isa::kAvx2, 1, 64, 8, true}, {Isa::kAvx2, 6, 8, 4}};
+  for (int mr = 1; mr <= 6; ++mr)
+    if (mr != 6) all.push_back({Isa::kAvx512, mr, 64, 16});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiles, JitAsmjitInnerLoop, testing::ValuesIn(tiles()), tile_name);
+
+// Variables of outer loops, strides and bases must not compete with the inner loop for registers: twelve of each are
+// live around it.
+TEST(JitAsmjitListing, OuterIntegersStayOutOfTheInnerLoop) {
+  using ir::Affine;
+  ir::Builder b("deep");
+  const auto n = b.param("n");
+  std::vector<ir::BufferId> xs;
+  for (int i = 0; i < 12; ++i)
+    xs.push_back(b.buffer(
+        {.name = "x" + std::to_string(i), .scope = ir::Scope::kInOut, .extents = {Affine::var(n)}, .strides = {1}}));
+  const auto v = b.at(b.reg("v", {.lanes = 4}));
+  std::function<void(int, Affine)> nest = [&](int depth, Affine sum) {
+    if (depth == 8) {
+      b.serial("k", 0, Affine::var(n), 4, [&](Affine k) {
+        b.load(v, {xs[0], {sum + k}});
+        b.store({xs[1], {sum + k}}, v);
+      });
+      for (auto x : xs) b.store({x, {sum}}, v);
+      return;
+    }
+    const Affine bound = b.let_min("bound", {Affine::var(n), 100 - sum});
+    b.serial("i" + std::to_string(depth), 0, bound, 1, [&](Affine i) { nest(depth + 1, sum + i * (depth + 3)); });
+  };
+  b.constant(v, 0.0f);
+  nest(0, 0);
+  const auto listing = asmjit_listing(b.finish(), Isa::kAvx2);
+  ASSERT_TRUE(listing.ok()) << listing.status().to_string();
+  const auto loops = inner_loops(listing.value());
+  ASSERT_EQ(loops.size(), 1u);
+  EXPECT_EQ(loops.front().size(), 6u) << joined(loops.front());  // load, store, two pointers, counter, jump
+}
+
+// The helper finds what it looks for.
+TEST(JitAsmjitListing, LoopsAreFound) {
+  const auto loops = inner_loops("L1:\nmov rax, [rsp]\nL2:\nadd rax, 1\njg L2\njl L1\njmp L9\nL9:\nret\n");
+  ASSERT_EQ(loops.size(), 1u);
+  EXPECT_THAT(loops.front(), testing::ElementsAre("add rax, 1", "jg L2"));
+  EXPECT_TRUE(touches_stack("vmovups zmm1, zmmword ptr [rsp+64]"));
+  EXPECT_FALSE(touches_stack("vmovups zmm1, [rsi+64]"));
+}
+
+// Only the constants of a kernel decide its registers: zmm16 and up are used, and no xmm state is left dirty.
+TEST(JitAsmjitListing, UsesAllRegistersAndCleansUp) {
+  const auto listing = asmjit_listing(tile_kernel({.mr = 14, .nr = 32, .k = 8, .lanes = 16}), Isa::kAvx512);
+  ASSERT_TRUE(listing.ok());
+  EXPECT_THAT(listing.value(), testing::HasSubstr("zmm30"));
+  EXPECT_THAT(listing.value(), testing::HasSubstr("vzeroupper"));
+}
+
+}  // namespace
+}  // namespace hone::jit

@@ -1,0 +1,184 @@
+// Every code generator against the interpreter, bit for bit: the oracle decides, not another optimised version.
+#include "jit/codegen.h"
+
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/ir/builder.h"
+#include "kernels/ir/interpret.h"
+#include "tests/jit/sample_kernels.h"
+
+namespace hone::jit {
+namespace {
+
+using testing::HasSubstr;
+
+class JitDifferential : public testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().generator->targets(GetParam().isa))
+      GTEST_SKIP() << "this CPU does not run " << isa_info(GetParam().isa).name;
+  }
+  int max_lanes() const { return isa_info(GetParam().isa).lanes_f32(); }
+};
+
+TEST_P(JitDifferential, SampleKernels) {
+  for (int lanes : {1, 4, 8, 16}) {
+    if (lanes > max_lanes()) continue;
+    for (const KernelCase& test : sample_kernels(lanes)) {
+      SCOPED_TRACE(std::to_string(lanes) + " lanes");
+      expect_like_interpreter(test, GetParam(), 20);
+      expect_like_interpreter(test, GetParam(), 21);
+    }
+  }
+}
+
+TEST_P(JitDifferential, RandomKernels) {
+  const char* more = std::getenv("HONE_TEST_RANDOM_KERNELS");  // for a long run by hand
+  const auto count = static_cast<uint32_t>(more != nullptr ? std::atoi(more) : 1000);
+  for (uint32_t seed = 1; seed <= count; ++seed) {
+    expect_like_interpreter(random_kernel(seed, max_lanes()), GetParam(), seed);
+    if (HasFailure()) break;
+  }
+}
+
+// Rows 8 GiB apart: offsets do not fit a 32-bit displacement. Only the touched pages of the mapping exist.
+TEST_P(JitDifferential, OffsetsBeyondTwoGiB) {
+  constexpr int64_t kStride = int64_t{1} << 31;  // elements
+  ir::Builder b("far_rows");
+  const auto x = b.buffer({.name = "x", .scope = ir::Scope::kInOut, .extents = {3, 64}, .strides = {kStride, 1}});
+  const auto v = b.at(b.reg("v", {.lanes = 4}));
+  b.serial("i", 0, 2, 1, [&](ir::Affine i) {
+    b.unroll("j", 0, 3, 1, [&](ir::Affine j) {
+      b.load(v, {x, {j, i * 8}});
+      b.binary(ir::BinaryOp::kAdd, v, v, v);
+      b.store({x, {2 - j, i * 8 + 16}}, v);
+    });
+  });
+  b.serial("r", 0, 3, 1, [&](ir::Affine r) {
+    b.load(v, {x, {2 - r, 16}});
+    b.store({x, {r, 40}}, v);
+  });
+  const ir::Kernel kernel = b.finish();
+  const size_t bytes = 2 * kStride * 4 + 64 * 4;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) GTEST_SKIP() << "no " << bytes << " bytes of address space";
+  auto* data = static_cast<float*>(memory);
+  auto reset = [&] {
+    for (int64_t r = 0; r < 3; ++r)
+      for (int64_t i = 0; i < 64; ++i) data[r * kStride + i] = static_cast<float>(r * 100 + i);
+  };
+  auto read = [&] {
+    std::vector<float> all;
+    for (int64_t r = 0; r < 3; ++r) all.insert(all.end(), data + r * kStride, data + r * kStride + 64);
+    return all;
+  };
+  reset();
+  ir::interpret(kernel, &memory, nullptr, nullptr, nullptr);
+  const std::vector<float> expected = read();
+  reset();
+  auto compiled = GetParam().generator->compile(kernel, GetParam().isa);
+  ASSERT_TRUE(compiled.ok()) << compiled.status().to_string();
+  compiled.value()->run(&memory, nullptr, nullptr, nullptr);
+  EXPECT_EQ(read(), expected);
+  munmap(memory, bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, JitDifferential, testing::ValuesIn(all_targets()), target_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(JitDifferential);
+
+// What does not depend on the CPU: refusals.
+class JitRefusal : public testing::TestWithParam<Target> {};
+
+TEST_P(JitRefusal, LanesBeyondTheIsaAreNamed) {
+  const auto [generator, isa] = GetParam();
+  if (isa_info(isa).lanes_f32() >= 16) GTEST_SKIP() << "has 16 lanes";
+  const auto result = generator->compile(tile_kernel({.mr = 2, .nr = 16, .k = 4, .lanes = 16}), isa);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kUnsupported);
+  EXPECT_THAT(result.status().message(), HasSubstr("16 lanes"));
+  EXPECT_THAT(result.status().message(), HasSubstr("at most 8"));
+}
+
+// m13: an unrolled body of unreasonable size is refused quickly, not compiled for minutes.
+TEST_P(JitRefusal, CodeSizeIsBounded) {
+  ir::Builder b("huge");
+  const auto v = b.at(b.reg("v", {.lanes = 4}));
+  b.constant(v, 1.0f);
+  b.unroll("i", 0, 1'000'000, 1, [&](ir::Affine) {
+    b.unroll("j", 0, 1'000'000, 1, [&](ir::Affine) { b.binary(ir::BinaryOp::kAdd, v, v, v); });
+  });
+  const auto [generator, isa] = GetParam();
+  const auto result = generator->compile(b.finish(), isa);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kUnsupported);
+  EXPECT_THAT(result.status().message(), HasSubstr("200000"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, JitRefusal, testing::ValuesIn(all_targets()), target_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(JitRefusal);
+
+TEST(JitCodegen, RegistryEndsWithTheInterpreter) {
+  ASSERT_FALSE(code_generators().empty());
+  EXPECT_EQ(code_generators().back()->name(), "interp");
+  for (CodeGenerator* g : code_generators()) {
+    EXPECT_EQ(find_code_generator(g->name()).value(), g);
+    EXPECT_FALSE(g->version().empty());
+  }
+}
+
+TEST(JitCodegen, UnknownNameListsWhatThereIs) {
+  const auto result = find_code_generator("asmjjt");
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kNotFound);
+  EXPECT_THAT(result.status().message(), HasSubstr("'asmjjt'"));
+  EXPECT_THAT(result.status().message(), HasSubstr("interp"));
+}
+
+TEST(JitCodegen, InterpreterRunsAnyIsa) {
+  CodeGenerator* interp = find_code_generator("interp").value();
+  for (Isa isa : all_isas()) {
+    EXPECT_TRUE(interp->targets(isa));
+    expect_like_interpreter(sample_kernels(16).front(), {interp, isa}, 3);
+  }
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// HONE_JIT_DUMP leaves the program and its code, makes a missing directory, and never stops a kernel.
+TEST(JitDump, WritesIrAndCode) {
+  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "hone_dump" / "made on demand";
+  ir::Kernel kernel = tile_kernel({.mr = 2, .nr = 8, .k = 4, .lanes = 4});
+  kernel.name = "a/b c";
+  for (const Target& t : all_targets()) {
+    if (!t.generator->targets(t.isa)) continue;
+    std::filesystem::remove_all(dir.parent_path());
+    setenv("HONE_JIT_DUMP", dir.c_str(), 1);
+    auto compiled = t.generator->compile(kernel, t.isa);
+    unsetenv("HONE_JIT_DUMP");
+    ASSERT_TRUE(compiled.ok());
+    const std::string stem = "a_b_c." + std::string(t.generator->name());
+    EXPECT_THAT(read_file(dir / "a_b_c.ir"), HasSubstr("fma("));
+    EXPECT_THAT(read_file(dir / (stem + ".s")), HasSubstr("vfmadd"));
+    const auto code = compiled.value()->code();
+    EXPECT_EQ(read_file(dir / (stem + ".bin")), std::string(reinterpret_cast<const char*>(code.data()), code.size()));
+
+    setenv("HONE_JIT_DUMP", (dir / "a_b_c.ir").c_str(), 1);  // a file: cannot become a directory
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(t.generator->compile(kernel, t.isa).ok());
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("HONE_JIT_DUMP"));
+    unsetenv("HONE_JIT_DUMP");
+  }
+  std::filesystem::remove_all(dir.parent_path());
+}
+
+}  // namespace
+}  // namespace hone::jit

@@ -1,0 +1,27 @@
+// Small kernels that together use every statement and operation of LoopIR, for tests of code generators.
+#pragma once
+
+#include <vector>
+
+#include "tests/jit/differential.h"
+
+namespace hone::jit {
+
+// Kernels on vectors of `lanes` (1, 4, 8 or 16).
+std::vector<KernelCase> sample_kernels(int lanes);
+
+// out[mr, nr] = a[mr, k] * b[k, nr], the whole tile in registers: mr * nr / lanes accumulators, nr / lanes vectors of
+// b, one broadcast of a. With `versions`, rows come as a parameter and the body is specialised for 1..mr.
+struct TileShape {
+  int mr, nr, k, lanes;
+  int unroll = 1;
+  bool packed_a = false;
+  bool versions = false;
+  bool one_b = false;
+};
+ir::Kernel tile_kernel(const TileShape& shape);
+
+// A kernel of random structure, legal by construction; equal seeds give equal kernels.
+KernelCase random_kernel(uint32_t seed, int max_lanes);
+
+}  // namespace hone::jit
