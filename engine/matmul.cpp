@@ -9,8 +9,8 @@
 namespace hone {
 namespace {
 
-// The problem with the m of this call. Kept per thread, so that copying the epilogue reuses its memory and a call
-// allocates nothing.
+// The problem with the m of this call, valid until the thread's next call of this function. Kept per thread, so that
+// copying the epilogue reuses its memory and a call allocates nothing.
 const matmul::MatmulProblem& with_rows(const matmul::MatmulProblem& problem, int64_t m) {
   thread_local matmul::MatmulProblem call;
   call = problem;
@@ -54,8 +54,9 @@ int64_t Matmul::Impl::planned_m(int64_t m) const {
   for (const Expected& e : expected_)
     if (e.m == m) return m;
   const int bucket = plan::bucket_of(m);
-  const bool largest_fits = matmul::validate(with_rows(problem_, plan::bucket_m(bucket))).ok();
-  return largest_fits ? plan::bucket_m(bucket) : plan::bucket_first_m(bucket);
+  matmul::MatmulProblem largest = problem_;  // not with_rows(): run() is holding its result
+  largest.m = plan::bucket_m(bucket);
+  return matmul::validate(largest).ok() ? largest.m : plan::bucket_first_m(bucket);
 }
 
 Result<const ReadyPlan*> Matmul::Impl::ready_for(int64_t m) {

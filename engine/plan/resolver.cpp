@@ -19,6 +19,8 @@ using matmul::TransformProgram;
 
 // Three doublings away, blocking and bottleneck are others: a default made for the shape is the better guess.
 constexpr double kMaxDistance = 3;
+// Up to so many rows the time is that of reading B once.
+constexpr int64_t kFewRows = 8;
 // Below this estimated time the wake-up of a second thread (5-50 us when it sleeps) costs more than it gives.
 constexpr double kWorthThreadsNs = 50'000;
 
@@ -111,7 +113,7 @@ class Resolution {
     const CodegenLabel* codegen = choose_codegen(parsed->isa, winner.codegen);
     if (codegen == nullptr) return reject(no_codegen(parsed->isa));
     std::string difference;
-    const TransformProgram program = adapt(*parsed, &difference);
+    const TransformProgram program = adapt(*parsed, candidate.stored->decision.problem.m, &difference);
     if (const Status s = matmul::legal(problem_, program); !s.ok()) return reject(s.message());
     if (Status s = panel_fits(program); !s.ok()) return reject(s.message());
 
@@ -141,7 +143,7 @@ class Resolution {
   }
 
   // Makes a program fit rows and panels that it was not made for, and says what was changed.
-  TransformProgram adapt(TransformProgram p, std::string* difference) const {
+  TransformProgram adapt(TransformProgram p, int64_t tuned_m, std::string* difference) const {
     auto note = [&](std::string_view what, int64_t from, int64_t to) {
       *difference += fmt::format("{}{} {} -> {}", difference->empty() ? "" : "; ", what, from, to);
     };
@@ -149,9 +151,10 @@ class Resolution {
       note("panel", p.panel, constraints_.panel);
       p.panel = constraints_.panel;
     }
-    // A tile of fewer rows than the problem has would stream B several times.
-    const int64_t rows = std::min<int64_t>(problem_.m, 8);
-    if (p.mr < rows) {
+    // A tile that held all rows of the tuned problem streams B once; it has to hold all of this one's, as far as those
+    // are few.
+    const int64_t rows = std::min<int64_t>(problem_.m, kFewRows);
+    if (p.mr >= tuned_m && p.mr < rows) {
       note("mr", p.mr, rows);
       p.mr = rows;
       p.mc = (p.mc + rows - 1) / rows * rows;
@@ -216,9 +219,14 @@ class Resolution {
     return plan;
   }
 
+  // Wide panels that are packed already may leave room for fewer rows than the default has.
   TransformProgram default_for(Isa isa, int threads) const {
-    return matmul::default_program(problem_, {.isa = isa, .caches = target_.caches, .threads = threads},
-                                   constraints_.panel);
+    TransformProgram p = matmul::default_program(problem_, {.isa = isa, .caches = target_.caches, .threads = threads},
+                                                 constraints_.panel);
+    if (constraints_.panel == 0 || matmul::legal(problem_, p).ok()) return p;
+    while (p.mr > 1 && matmul::tile_registers(p) > isa_info(isa).vector_registers) --p.mr;
+    p.mc = (p.mc + p.mr - 1) / p.mr * p.mr;
+    return p;
   }
 
   const MatmulProblem& problem_;
