@@ -1,0 +1,97 @@
+// A call with a plan in place allocates nothing. Counts what malloc and operator new (which ends there) are asked for,
+// by every thread of the process.
+#include <atomic>
+#include <cstdlib>
+
+#include "tests/engine/api_util.h"
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define HONE_COUNTS_MALLOC 1
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<int64_t> allocations{0};
+void count() {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+void* malloc(size_t size) {
+  count();
+  return __libc_malloc(size);
+}
+void* calloc(size_t n, size_t size) {
+  count();
+  return __libc_calloc(n, size);
+}
+void* realloc(void* p, size_t size) {
+  count();
+  return __libc_realloc(p, size);
+}
+void* aligned_alloc(size_t align, size_t size) {
+  count();
+  return __libc_memalign(align, size);
+}
+int posix_memalign(void** out, size_t align, size_t size) {
+  count();
+  *out = __libc_memalign(align, size);
+  return *out == nullptr ? 12 : 0;
+}
+}
+#endif
+
+namespace hone {
+namespace {
+
+using testing_api::Operands;
+
+#if HONE_COUNTS_MALLOC
+class EngineAllocation : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, EngineAllocation, ::testing::Values(1, 2));
+
+TEST_P(EngineAllocation, NoneInAHundredCalls) {
+  const Engine engine = Engine::create({.use_database = false, .threads = GetParam()}).value();
+  // Large enough that the default plan uses both threads; packed workspaces, every kind of operand.
+  const MatmulSpec spec{.n = 1024,
+                        .k = 512,
+                        .lda = 1024,
+                        .epilogue = {Epilogue::kBias, Epilogue::kSilu, Epilogue::kGate, Epilogue::kResidual},
+                        .expected_m = {1, 64}};
+  for (bool constant : {true, false}) {
+    for (int64_t m : {1, 64, 50}) {
+      const Operands operands(spec, m);
+      Result<Matmul> matmul = constant ? engine.prepare(spec, operands.b.data()) : engine.prepare(spec);
+      ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+      const MatmulCall call = operands.call(constant);
+      for (int i = 0; i < 200; ++i) ASSERT_TRUE(matmul->run(call).ok());  // threads start, their pools fill
+      allocations = 0;
+      counting = true;
+      bool ok = true;
+      for (int i = 0; i < 100; ++i) ok &= matmul->run(call).ok();
+      counting = false;
+      EXPECT_TRUE(ok);
+      EXPECT_EQ(allocations.load(), 0) << "m=" << m << " constant=" << constant << " threads=" << GetParam();
+    }
+  }
+}
+
+TEST(EngineAllocationCounter, TheCounts) {
+  allocations = 0;
+  counting = true;
+  std::free(std::malloc(10));
+  delete new std::string(100, 'x');
+  counting = false;
+  EXPECT_GE(allocations.load(), 3);
+}
+#else
+TEST(EngineAllocation, NoneInAHundredCalls) { GTEST_SKIP() << "malloc cannot be counted under this sanitizer"; }
+#endif
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,196 @@
+// The public C++ API: specs, plans with their reasons, databases.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "db/store.h"
+#include "engine/base/log.h"
+#include "engine/base/machine.h"
+#include "engine/plan/resolver.h"
+#include "tests/engine/api_util.h"
+
+namespace hone {
+namespace {
+
+using ::testing::HasSubstr;
+using testing_api::check;
+using testing_api::Operands;
+
+// A database with decisions as the tuner of this machine and build would have stored them.
+class EngineWithDatabase : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    target_ = plan::make_target(detect_machine().value(), 2, plan::compiling_generators());
+    if (target_.codegens.empty()) GTEST_SKIP() << "no code generator can run here";
+  }
+  void TearDown() override {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::remove((path_ + suffix).c_str());
+  }
+
+  std::string program(int64_t mr, int64_t nr, int64_t unroll_k = 1) const {
+    const Isa isa = Isa::kAvx2;
+    matmul::TransformProgram p{.isa = isa, .lanes = 8, .mr = mr, .nr = nr, .mc = mr * 8, .nc = nr * 4, .kc = 64};
+    p.panel = 16;
+    p.unroll_k = static_cast<int>(unroll_k);
+    return matmul::to_string(p);
+  }
+
+  void store(const std::string& problem_text, const std::string& program_text) {
+    const matmul::MatmulProblem p = matmul::parse_problem(problem_text).value();
+    Result<std::unique_ptr<db::Store>> db = db::open({.path = path_});
+    ASSERT_TRUE(db.ok()) << db.status().to_string();
+    Result<int64_t> run =
+        (*db)->begin_run({.key = target_.key, .label = "{}"}, {.engine = target_.engine, .codegens = ""},
+                         {.seed = 1, .cache_mode = "warm", .noise_bound = 0.01, .settings = "{}"});
+    ASSERT_TRUE(run.ok()) << run.status().to_string();
+    db::Decision d;
+    d.problem = {.text = matmul::to_string(p), .family = matmul::family(p), .m = p.m};
+    d.winner = {.program = program_text,
+                .codegen = target_.codegens[0].name,
+                .codegen_version = target_.codegens[0].version,
+                .threads = 1,
+                .numerics = "ordered"};
+    d.fallback = d.winner;
+    d.ns = d.default_ns = 1000;
+    ASSERT_TRUE((*db)->add_decision(*run, d).ok());
+  }
+
+  Engine engine() const { return Engine::create({.database = path_, .threads = 2}).value(); }
+
+  plan::Target target_;
+  std::string path_ = ::testing::TempDir() + "hone_engine_" + std::to_string(getpid()) + ".db";
+};
+
+TEST_F(EngineWithDatabase, RunsWhatWasTunedAndSaysWhy) {
+  store("matmul:f32:m=16,n=200,k=70,b=packed:+bias", program(4, 16, 2));
+  const Engine e = engine();
+  EXPECT_EQ(e.info().decisions, 1);
+  EXPECT_EQ(e.info().database, path_);
+  const MatmulSpec spec{.n = 200, .k = 70, .epilogue = {Epilogue::kBias}, .expected_m = {16, 12}};
+  const Operands operands(spec, 16);
+  Result<Matmul> matmul = e.prepare(spec, operands.b.data());
+  ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+
+  const PlanInfo exact = matmul->plan(16).value();
+  EXPECT_EQ(exact.reason, "exact");
+  EXPECT_THAT(exact.program, HasSubstr("register_tile(4,16)"));
+  EXPECT_THAT(exact.program, HasSubstr("unroll_k(2)"));
+  EXPECT_EQ(exact.codegen, target_.codegens[0].name);
+  ASSERT_TRUE(exact.from);
+  EXPECT_EQ(exact.from->m, 16);
+  EXPECT_EQ(exact.from->difference, "");
+
+  const PlanInfo near = matmul->plan(12).value();
+  EXPECT_EQ(near.reason, "near_shape");
+  EXPECT_THAT(near.from->difference, HasSubstr("tuned for m=16, asked for m=12"));
+  const PlanInfo far = matmul->plan(4096).value();
+  EXPECT_EQ(far.reason, "default");
+  EXPECT_THAT(far.rejected.at(0).why, HasSubstr("too far"));
+
+  check(e, spec, operands, true);
+  check(e, spec, Operands(spec, 12), true);
+}
+
+TEST_F(EngineWithDatabase, m13_unbounded_unrolling_is_refused_and_a_legal_program_runs) {
+  store("matmul:f32:m=100,n=64,k=1000", program(4, 16, 1000));
+  const MatmulSpec spec{.n = 64, .k = 1000, .b = Layout::kNn, .expected_m = {100}};
+  const Engine e = engine();
+  Result<Matmul> matmul = e.prepare(spec);
+  ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+  const PlanInfo plan = matmul->plan(100).value();
+  EXPECT_EQ(plan.reason, "default");
+  ASSERT_FALSE(plan.rejected.empty());
+  EXPECT_THAT(plan.rejected[0].why, HasSubstr("unroll_k=1000"));
+  check(e, spec, Operands(spec, 100), false);
+}
+
+TEST_F(EngineWithDatabase, ProblemsWithoutADecisionGetDefaults) {
+  store("matmul:f32:m=16,n=200,k=70", program(4, 16));
+  const Engine e = engine();
+  const MatmulSpec spec{.n = 201, .k = 70, .expected_m = {16}};
+  EXPECT_EQ(e.prepare(spec)->plan(16)->reason, "default");
+}
+
+TEST(Engine, ABrokenDatabaseLeavesAWorkingEngine) {
+  const std::string path = ::testing::TempDir() + "hone_broken_" + std::to_string(getpid()) + ".db";
+  std::FILE* f = std::fopen(path.c_str(), "w");
+  ASSERT_NE(f, nullptr);
+  std::fputs(
+      "this is not a database, but it is called like one, and long enough to have a header of 100 bytes at the start",
+      f);
+  std::fclose(f);
+  Result<Engine> engine = Engine::create({.database = path, .threads = 1});
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  EXPECT_NE(engine->info().database_message, "");
+  const MatmulSpec spec{.n = 10, .k = 10};
+  check(*engine, spec, Operands(spec, 3), false);
+  std::remove(path.c_str());
+}
+
+TEST(Engine, AMissingDatabaseIsEmpty) {
+  Result<Engine> engine = Engine::create({.database = ::testing::TempDir() + "no/such/place/hone.db", .threads = 1});
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  EXPECT_EQ(engine->info().decisions, 0);
+}
+
+TEST(Engine, BadOptionsAreNamed) {
+  EXPECT_THAT(Engine::create({.use_database = false, .threads = -1}).status().message(), HasSubstr("threads"));
+  EXPECT_THAT(Engine::create({.use_database = false, .codegen = "gcc"}).status().message(), HasSubstr("gcc"));
+  EXPECT_EQ(Engine::create({.database = ::testing::TempDir()}).status().code(), Code::kInvalidArgument);
+}
+
+TEST(Engine, SpecsParseAndBadOnesSayWhere) {
+  const MatmulSpec spec =
+      MatmulSpec::parse("matmul:f32:m=1-3+1,n=4096,k=64,b=packed,lda=80:+bias*gate+gelu_erf").value();
+  EXPECT_EQ(spec.n, 4096);
+  EXPECT_EQ(spec.lda, 80);
+  EXPECT_EQ(spec.b, Layout::kNt);
+  EXPECT_EQ(spec.expected_m, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(spec.epilogue, (std::vector<Epilogue>{Epilogue::kBias, Epilogue::kGate, Epilogue::kGeluErf}));
+  EXPECT_EQ(MatmulSpec::parse("matmul:f32:m=1,n=2").status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(MatmulSpec::parse("matmul:f32:m=1,n={2,3},k=4").status().message(), HasSubstr("one number each"));
+}
+
+TEST(Engine, BadSpecsAndCallsAreNamed) {
+  const Engine engine = Engine::create({.use_database = false, .threads = 1}).value();
+  EXPECT_THAT(engine.prepare({.n = -1, .k = 4}).status().message(), HasSubstr("n=-1"));
+  EXPECT_THAT(engine.prepare({.n = 4, .k = 4, .lda = 3}).status().message(), HasSubstr("lda=3"));
+  EXPECT_THAT(engine.prepare({.n = 4, .k = 4, .expected_m = {-2}}).status().message(), HasSubstr("expected_m has -2"));
+  EXPECT_THAT(engine.prepare({.n = 4, .k = 4}, nullptr).status().message(), HasSubstr("weights are null"));
+  EXPECT_THAT(engine.prepare({.n = 4, .k = 4, .epilogue = {static_cast<Epilogue>(42)}}).status().message(),
+              HasSubstr("epilogue step 42"));
+  const Matmul matmul = engine.prepare({.n = 4, .k = 4}).value();
+  EXPECT_THAT(matmul.run({.m = -1}).message(), HasSubstr("m=-1"));
+  EXPECT_THAT(matmul.plan(0).status().message(), HasSubstr("at least one row"));
+  EXPECT_TRUE(matmul.run({.m = 0}).ok());  // nothing to do, nothing needed
+}
+
+TEST(Engine, AMatmulOutlivesItsEngine) {
+  const MatmulSpec spec{.n = 33, .k = 21, .expected_m = {5}};
+  const Operands operands(spec, 5);
+  std::optional<Engine> engine = Engine::create({.use_database = false, .threads = 2}).value();
+  const Matmul matmul = engine->prepare(spec, operands.b.data()).value();
+  engine.reset();
+  ASSERT_TRUE(matmul.run(operands.call(true)).ok());
+  EXPECT_TRUE(testing_api::same_bits(operands.c.snapshot(), operands.expected()));
+  EXPECT_GE(matmul.weight_bytes(), 33 * 21 * 4);
+}
+
+TEST(Engine, EventsGoToTheSink) {
+  std::vector<std::string> lines;
+  Result<Engine> engine = Engine::create(
+      {.use_database = false, .threads = 1, .log = [&](std::string_view line) { lines.emplace_back(line); }});
+  ASSERT_TRUE(engine.ok());
+  set_log_topics(parse_log_topics("dispatch").topics);
+  const MatmulSpec spec{.n = 33, .k = 21};
+  ASSERT_TRUE(engine->prepare(spec).ok());
+  set_log_topics(0);
+  set_log_sink({});
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines[0], HasSubstr("event=plan"));
+  EXPECT_THAT(lines[0], HasSubstr("reason=default"));
+}
+
+}  // namespace
+}  // namespace hone
