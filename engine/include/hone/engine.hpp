@@ -72,7 +72,7 @@ struct MatmulSpec {
   int64_t batch = 1;
   int64_t stride_a = -1, stride_b = -1, stride_c = -1;
   float alpha = 1, beta = 0;
-  std::vector<Epilogue> epilogue;  // kBias, kGate and kResidual at most once each
+  std::vector<Epilogue> epilogue = {};  // kBias, kGate and kResidual at most once each
   // Numbers of rows that calls will have: their plans are resolved and compiled by prepare(). Any other m works too;
   // the first call with it compiles (about a millisecond). The first entry also decides how constant weights are
   // packed.
@@ -141,15 +141,15 @@ class HONE_API Matmul {
 struct EngineOptions {
   // Database of tuned plans: a file, or "" for $HONE_DB, else $XDG_DATA_HOME/hone/hone.db. It is only read. A missing
   // file is an empty database.
-  std::string database;
+  std::string database = {};
   bool use_database = true;  // false: default plans only
   // Threads at most, including the caller's; 0: $HONE_THREADS, else the CPUs that this process may use.
   int threads = 0;
   // "" lets the plan choose; "asmjit", "llvm" or "interp" (the slow oracle) allow only that code generator.
-  std::string codegen;
+  std::string codegen = {};
   // Gets one key=value line per event of the topics in $HONE_LOG; stderr when empty. Sinks are process wide: the engine
   // created last decides. Called under a lock.
-  std::function<void(std::string_view)> log;
+  std::function<void(std::string_view)> log = {};
 };
 
 struct EngineInfo {
