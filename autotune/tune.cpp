@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "autotune/cost/cost.h"
 #include "autotune/search/confirm.h"
@@ -149,14 +148,7 @@ class Tuning {
     }
     const Result<Isa> best = context_.machine.best_isa();
     if (best.ok()) machine.widest_lanes = isa_info(*best).lanes_f32();
-    std::vector<double> cost;
-    for (const Candidate& c : space_.candidates)
-      cost.push_back(estimate(problem_, c.program, c.threads, machine).total);
-    std::vector<int> order(space_.candidates.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return cost[static_cast<size_t>(a)] < cost[static_cast<size_t>(b)]; });
-    return order;
+    return measuring_order(problem_, space_.candidates, machine);
   }
 
   // ---- phases ----

@@ -12,6 +12,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
 
 namespace hone::autotune {
 namespace {
@@ -192,6 +195,25 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
   // The memory stream and the arithmetic overlap, though never wholly.
   cost.total = std::max(busy, cost.dram) + 0.1 * std::min(busy, cost.dram) + cost.region;
   return cost;
+}
+
+std::vector<int> measuring_order(const MatmulProblem& problem, std::span<const Candidate> candidates,
+                                 const CostMachine& machine) {
+  std::vector<double> cost;
+  for (const Candidate& c : candidates) cost.push_back(estimate(problem, c.program, c.threads, machine).total);
+  std::vector<int> order(candidates.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto by_cost = [&](int a, int b) { return cost[static_cast<size_t>(a)] < cost[static_cast<size_t>(b)]; };
+  std::stable_sort(order.begin(), order.end(), by_cost);
+  std::map<std::tuple<Isa, int64_t, int64_t, PackA, PackB, int>, int> seen;
+  for (int i : order) {
+    const TransformProgram& t = candidates[static_cast<size_t>(i)].program;
+    const int threads = candidates[static_cast<size_t>(i)].threads;
+    const int variants = seen[{t.isa, t.mr, t.nr, t.pack_a, t.pack_b, threads}]++;
+    cost[static_cast<size_t>(i)] *= 1 + kVariantPenalty * variants;
+  }
+  std::stable_sort(order.begin(), order.end(), by_cost);
+  return order;
 }
 
 }  // namespace hone::autotune

@@ -3,8 +3,11 @@
 // values; tests plant facts that the order must show.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
+#include "autotune/space/space.h"
 #include "engine/base/machine.h"
 #include "kernels/matmul/program.h"
 
@@ -40,5 +43,12 @@ struct Cost {
 
 Cost estimate(const matmul::MatmulProblem& problem, const matmul::TransformProgram& program, int threads,
               const CostMachine& machine);
+
+// Indices of the candidates in the order in which they should be measured: cheapest first, except that each further
+// variant of one tile and packing counts kVariantPenalty more. Among variants the model sees hardly any difference, and
+// the first few measurements should tell tiles and packings apart, not prefetch distances.
+inline constexpr double kVariantPenalty = 0.02;
+std::vector<int> measuring_order(const matmul::MatmulProblem& problem, std::span<const Candidate> candidates,
+                                 const CostMachine& machine);
 
 }  // namespace hone::autotune

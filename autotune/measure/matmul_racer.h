@@ -2,6 +2,7 @@
 // that the runtime uses.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "autotune/measure/peak.h"
 #include "autotune/search/racer.h"
 #include "autotune/space/space.h"
+#include "engine/base/guarded_buffer.h"
 #include "engine/runtime/schedule.h"
 #include "jit/launch.h"
 
@@ -53,6 +55,7 @@ class MatmulRacer final : public Racer {
   Result<runtime::Schedule*> schedule(int threads);
   Status compile(const Candidate& candidate, Ready& ready);
   // The two steps of gate.h.
+  Result<const float*> guarded_b(int64_t width);
   Status check_guarded(const Candidate& candidate, Ready& ready);
   Status check_real(Ready& ready);
   Status judge(const matmul::MatmulProblem& shape, std::span<const float> c);
@@ -67,6 +70,7 @@ class MatmulRacer final : public Racer {
   RacerOptions options_;
   Operands operands_;
   std::unique_ptr<OutputCheck> check_;
+  std::map<int64_t, GuardedBuffer> guarded_b_;  // by panel width
   std::unordered_map<int, std::unique_ptr<runtime::Schedule>> schedules_;
   std::unordered_map<int, Ready> ready_;
 };

@@ -101,11 +101,13 @@ class Enumeration {
         for (const std::string& codegen : target_.codegens) space_.candidates.push_back({t, codegen, threads});
   }
 
+  // Panels of one vector give a wide tile as many streams as vectors; wider ones give fewer, longer ones. Beyond four
+  // vectors there are few streams left, and each width costs a packed copy of B.
   std::vector<int64_t> panels(int64_t nr, int64_t lanes) const {
     if (!packed()) return {nr};
     if (target_.panel > 0) return {target_.panel};
-    if (nr == lanes) return {nr};
-    return {nr, lanes};
+    if (nr <= 4 * lanes && nr > lanes) return {lanes, nr};
+    return {lanes};
   }
 
   TransformProgram base(Isa isa, RegisterTile tile) const {

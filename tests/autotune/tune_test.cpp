@@ -78,8 +78,8 @@ TEST_F(Tune, EarlierDecisionIsTheIncumbent) {
 TEST_F(Tune, BudgetIsHonoured) {
   const Result<TuneReport> report = tune_text("matmul:f32:m=64,n=512,k=512,b=nt", {.budget_seconds = 2.0});
   ASSERT_TRUE(report.ok());
-  // Twice the promise: a test machine may be busy with something else.
-  EXPECT_LT(report->seconds, 2.4);
+  // The promise is 2.2; a test machine may be busy with something else while one candidate compiles.
+  EXPECT_LT(report->seconds, 2.6);
 }
 
 TEST_F(Tune, StopKeepsWhatWasMeasured) {

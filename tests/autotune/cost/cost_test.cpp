@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <tuple>
 
 namespace hone::autotune {
 namespace {
@@ -110,6 +112,26 @@ TEST(Cost, NothingIsFasterThanThePeak) {
     const MatmulProblem p = problem(text);
     EXPECT_GE(ns(p, tile(14, 32)), p.flops() / 200) << text;
   }
+}
+
+TEST(Cost, FirstInOrderAreDifferentTilesAndPackings) {
+  const MatmulProblem p = problem("matmul:f32:m=512,n=512,k=512");
+  const Target target{.isas = {Isa::kAvx2, Isa::kAvx512},
+                      .caches = machine().caches,
+                      .threads = {1, 4},
+                      .codegens = {"asmjit", "llvm"}};
+  const std::vector<Candidate> all = enumerate(p, target).candidates;
+  const std::vector<int> order = measuring_order(p, all, machine());
+  ASSERT_EQ(order.size(), all.size());
+  EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), all.size());
+  std::set<std::tuple<int64_t, int64_t, PackA, PackB>> structures;
+  for (size_t i = 0; i < 32; ++i) {
+    const Candidate& c = all[static_cast<size_t>(order[i])];
+    structures.insert({c.program.mr, c.program.nr, c.program.pack_a, c.program.pack_b});
+    EXPECT_EQ(c.threads, 4);
+    EXPECT_EQ(c.program.isa, Isa::kAvx512);
+  }
+  EXPECT_GE(structures.size(), 6u);
 }
 
 TEST(Cost, EmptyProblemsHaveACost) {
