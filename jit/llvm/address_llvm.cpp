@@ -70,8 +70,8 @@ llvm::Value* LlvmLowering::integer(const Poly& p) {
 
 llvm::Value* LlvmLowering::variable(ir::VarId v) {
   const size_t at = static_cast<size_t>(v);
+  if (at >= kernel_.vars.size()) return let_values_[at - kernel_.vars.size()];
   const VarKind kind = kernel_.vars[at].kind;
-  if (kind == VarKind::kLet) return let_value_[at];
   Level& level = levels_[static_cast<size_t>(level_of(v))];
   Poly self;
   self.add({-1, v}, 1);
@@ -111,37 +111,46 @@ llvm::Value* LlvmLowering::pointer(ir::BufferId id, const Poly& bytes) {
   Level& level = levels_[static_cast<size_t>(depth)];
   const auto key = std::make_pair(id, bytes);
   if (auto found = level.pointers.find(key); found != level.pointers.end()) return found->second;
+  // What only this level knows and its loop does not step (its lets, the arguments of a function) is added to a pointer
+  // that others may share.
+  Poly fixed, rest;
+  for (const auto& [m, coef] : bytes.terms()) {
+    const bool stepped = level.loop != nullptr && (m.v == level.loop->var || m.w == level.loop->var);
+    const bool ours = std::max(level_of(m.v), level_of(m.w)) == depth;
+    (ours && !stepped ? fixed : rest).add(m, coef);
+  }
   llvm::Value* value = nullptr;
   if (bytes.is_constant()) {
     value = base(id);
-  } else if (level.loop != nullptr && bytes.factor(level.loop->var) != Poly()) {
-    const ir::VarId v = level.loop->var;
-    Poly first = bytes.substitute(v, level.lo);
-    const int64_t constant = first.take_constant();
-    llvm::Value* init = pointer(id, first);
-    if (constant != 0) {
-      llvm::IRBuilderBase::InsertPointGuard guard(b_);
-      b_.SetInsertPoint(level.preheader->getTerminator());
-      init = b_.CreateGEP(b_.getInt8Ty(), init, b_.getInt64(static_cast<uint64_t>(constant)));
-    }
-    Poly step;
-    const Poly factor = bytes.factor(v);
-    step.add({}, wrap_mul(factor.constant(), level.loop->step));
-    for (const auto& [m, coef] : factor.terms()) step.add(m, wrap_mul(coef, level.loop->step));
-    value = induction(depth, init, integer(step), kernel_.buffers[static_cast<size_t>(id)].name);
+  } else if (fixed.is_constant()) {
+    value = moving_pointer(id, bytes, depth);
   } else {
-    // The part that shallower levels know may be shared; add what only this level knows.
-    Poly outer, inner;
-    for (const auto& [m, coef] : bytes.terms())
-      (std::max(level_of(m.v), level_of(m.w)) == depth ? inner : outer).add(m, coef);
-    llvm::Value* from = pointer(id, outer);
-    llvm::Value* offset = integer(inner);
+    llvm::Value* from = pointer(id, rest);
+    llvm::Value* offset = integer(fixed);
     llvm::IRBuilderBase::InsertPointGuard guard(b_);
     b_.SetInsertPoint(level.place->getTerminator());
     value = b_.CreateGEP(b_.getInt8Ty(), from, offset);
   }
   level.pointers.emplace(key, value);
   return value;
+}
+
+// A pointer that the loop of level `depth` advances. Besides its variable, `bytes` has only what shallower levels know.
+llvm::Value* LlvmLowering::moving_pointer(ir::BufferId id, const Poly& bytes, int depth) {
+  const Level& level = levels_[static_cast<size_t>(depth)];
+  Poly first = bytes.substitute(level.loop->var, level.lo);
+  const int64_t constant = first.take_constant();
+  llvm::Value* init = pointer(id, first);
+  if (constant != 0) {
+    llvm::IRBuilderBase::InsertPointGuard guard(b_);
+    b_.SetInsertPoint(level.preheader->getTerminator());
+    init = b_.CreateGEP(b_.getInt8Ty(), init, b_.getInt64(static_cast<uint64_t>(constant)));
+  }
+  Poly step;
+  const Poly factor = bytes.factor(level.loop->var);
+  step.add({}, wrap_mul(factor.constant(), level.loop->step));
+  for (const auto& [m, coef] : factor.terms()) step.add(m, wrap_mul(coef, level.loop->step));
+  return induction(depth, init, integer(step), kernel_.buffers[static_cast<size_t>(id)].name);
 }
 
 llvm::Value* LlvmLowering::induction(int depth, llvm::Value* init, llvm::Value* step, const std::string& name) {
@@ -165,7 +174,8 @@ llvm::Value* LlvmLowering::address(const ir::Access& access) {
   int64_t row = 0;
   ir::VarId stride = -1;
   for (const auto& [m, coef] : bytes.terms()) {
-    if (m.v >= 0 || kernel_.vars[static_cast<size_t>(m.w)].kind != VarKind::kParam || coef % element != 0) continue;
+    if (m.v >= 0 || static_cast<size_t>(m.w) >= kernel_.vars.size() || coef % element != 0) continue;
+    if (kernel_.vars[static_cast<size_t>(m.w)].kind != VarKind::kParam) continue;
     stride = m.w;
     row = coef / element - floor_div(coef / element, kRowsPerPointer) * kRowsPerPointer;
     break;

@@ -74,6 +74,7 @@ class LlvmLowering {
   llvm::Value* argument(llvm::Value* array, size_t index, llvm::Type* type, const std::string& name);
   llvm::Value* base(ir::BufferId id);
   llvm::Value* pointer(ir::BufferId id, const Poly& bytes);
+  llvm::Value* moving_pointer(ir::BufferId id, const Poly& bytes, int depth);
   llvm::Value* induction(int level, llvm::Value* init, llvm::Value* step, const std::string& name);
   llvm::Value* address(const ir::Access& access);
 
@@ -113,9 +114,9 @@ class LlvmLowering {
   llvm::Function* function_ = nullptr;
 
   std::vector<std::optional<ir::Affine>> env_;  // variables that are known within this copy of the code, resolved
-  std::vector<int> var_level_;                  // index into levels_ of the variables that are not
-  std::vector<llvm::Value*> let_value_;
-  std::vector<size_t> ordinal_;  // of a parameter, parallel variable or buffer argument in its array
+  std::vector<int> var_level_;  // index into levels_; copies of lets have numbers behind the variables of the kernel
+  std::vector<llvm::Value*> let_values_;  // by copy
+  std::vector<size_t> ordinal_;           // of a parameter, parallel variable or buffer argument in its array
   std::vector<size_t> buffer_ordinal_;
   std::vector<int64_t> workspace_offset_;
   std::vector<Level> levels_;

@@ -1,5 +1,5 @@
-// The LLVM code generator: equal to the interpreter bit for bit, no spill in the loops it is meant for, errors instead
-// of aborts, memory that is given back.
+// What is particular to the LLVM code generator: runtime strides, no spill in the loops it is meant for, errors instead
+// of aborts, memory that is given back. codegen_test.cpp compares it with the interpreter, like every generator.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -38,18 +38,8 @@ class JitLlvm : public testing::TestWithParam<Isa> {
 std::string isa_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_info(info.param).name); }
 INSTANTIATE_TEST_SUITE_P(All, JitLlvm, testing::ValuesIn(all_isas().begin(), all_isas().end()), isa_name);
 
-TEST_P(JitLlvm, SamplesMatchTheInterpreter) {
-  for (int n : {1, 4, 8, 16}) {
-    if (n > lanes()) continue;
-    for (const KernelCase& test : sample_kernels(n)) {
-      SCOPED_TRACE(test.name + " on " + std::to_string(n) + " lanes");
-      for (uint32_t seed : {1u, 2u}) expect_like_interpreter(test, target(), seed);
-    }
-  }
-}
-
-// out[i, :] += a[i, k] * b[k, :] where the rows of a and out are a runtime stride apart. Rows are written out, because only
-// constants may index such a dimension.
+// out[i, :] += a[i, k] * b[k, :] where the rows of a and out are a runtime stride apart. Rows are written out, because
+// only constants may index such a dimension.
 ir::Kernel rows_at_runtime_stride(int rows, int vectors, int lanes) {
   Builder b("rows_" + std::to_string(rows) + "x" + std::to_string(vectors * lanes));
   const auto k = b.param("k"), lda = b.param("lda"), ldo = b.param("ldo");
@@ -177,29 +167,6 @@ TEST_P(JitLlvm, ReleasedKernelsGiveBackTheirMemory) {
 #else
   EXPECT_LT(resident_kib() - before, 1 << 20);
 #endif
-}
-
-TEST(JitLlvmErrors, LanesBeyondTheIsa) {
-  const auto compiled = llvm().compile(tile_kernel({.mr = 1, .nr = 16, .k = 4, .lanes = 16}), Isa::kAvx2);
-  ASSERT_FALSE(compiled.ok());
-  EXPECT_EQ(compiled.status().code(), Code::kUnsupported);
-  EXPECT_THAT(compiled.status().message(), HasSubstr("16 lanes"));
-  EXPECT_THAT(compiled.status().message(), HasSubstr("avx2"));
-}
-
-TEST(JitLlvmErrors, ExpansionIsBounded) {
-  Builder b("huge");
-  const auto x = b.buffer({.name = "x", .scope = Scope::kInOut, .extents = {8}, .strides = {1}});
-  const auto v = b.at(b.reg("v", {.lanes = 8}));
-  b.load(v, {x, {0}});
-  b.unroll("i", 0, int64_t{1} << 40, 1,
-           [&](Affine) { b.unroll("j", 0, 1000, 1, [&](Affine) { b.binary(ir::BinaryOp::kAdd, v, v, v); }); });
-  b.store({x, {0}}, v);
-  const auto compiled = llvm().compile(b.finish(), Isa::kAvx2);
-  ASSERT_FALSE(compiled.ok());
-  EXPECT_EQ(compiled.status().code(), Code::kUnsupported);
-  EXPECT_THAT(compiled.status().message(), HasSubstr("huge"));
-  EXPECT_THAT(compiled.status().message(), HasSubstr("200000"));
 }
 
 TEST(JitLlvmErrors, ExecutableMemoryRefused) {
