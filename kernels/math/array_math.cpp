@@ -2,6 +2,8 @@
 // sanitizers and static linking dislike.
 #include "kernels/math/array_math.h"
 
+#include <atomic>
+
 #include "kernels/math/scalar_ops.h"
 
 namespace hone::math {
@@ -30,10 +32,16 @@ void dispatch(const float* x, float* y, int64_t n) {
 
 }  // namespace
 
+namespace {
+std::atomic<bool> pretend_no_avx2 = false;
+}
+
 bool cpu_has_avx2_fma() {
   static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
+  return has && !pretend_no_avx2.load(std::memory_order_relaxed);
 }
+
+void pretend_no_avx2_for_testing(bool pretend) { pretend_no_avx2 = pretend; }
 
 void activate_array(Activation activation, const float* x, float* y, int64_t n) {
   switch (activation) {

@@ -3,9 +3,9 @@
 //   T[i, j] = sum over p ascending of A[i, p] * B[p, j]      one chain of fused multiply-adds from +0 (class `ordered`)
 //   C[i, j] = epilogue(alpha * T[i, j] + beta * C[i, j])
 //
-// alpha == 1 and beta == 0 are no operations: without beta C is never read, and with alpha == 0 neither are A and B (T = 0).
-// A is [m, k] with rows lda apart. B is [k, n] (nn), [n, k] (nt, as model files store weights) with rows ldb apart, or packed
-// into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n].
+// alpha == 1 and beta == 0 are no operations: without beta C is never read, and with alpha == 0 neither are A and B (T
+// = 0). A is [m, k] with rows lda apart. B is [k, n] (nn), [n, k] (nt, as model files store weights) with rows ldb
+// apart, or packed into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n].
 // batch > 1 repeats this at strides sa, sb, sc (elements); sa and sb may be 0 (shared). bias is shared by all.
 #pragma once
 
@@ -26,7 +26,8 @@ enum class BLayout : uint8_t { kNn, kNt, kPacked };
 //   gelu_tanh: 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))    gelu_erf: 0.5 v (1 + erf(v / sqrt(2)))
 //   silu: v / (1 + exp(-v))    relu: max(0, v), NaN stays NaN
 enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual };
-// Canonical text with its sign: "+bias", "+gelu_tanh" ("+gelu" parses as it), "+gelu_erf", "+silu", "+relu", "*gate", "+residual".
+// Canonical text with its sign: "+bias", "+gelu_tanh" ("+gelu" parses as it), "+gelu_erf", "+silu", "+relu", "*gate",
+// "+residual".
 std::string_view epilogue_name(EpilogueOp op);
 std::string_view layout_name(BLayout b);  // "nn", "nt", "packed"
 
@@ -52,15 +53,17 @@ struct MatmulProblem {
   int64_t batch_stride_b() const;
   int64_t batch_stride_c() const;
   bool has(EpilogueOp op) const;
-  double flops() const { return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  double flops() const {
+    return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
 };
 
-// invalid_argument naming the field: negative sizes, lda < k, ldb, ldc too small, sc overlapping, sizes whose byte count
-// overflows 63 bits ("too large"), an epilogue operand used twice.
+// invalid_argument naming the field: negative sizes, lda < k, ldb, ldc too small, sc overlapping, sizes whose byte
+// count overflows 63 bits ("too large"), an epilogue operand used twice.
 Status validate(const MatmulProblem& problem);
 
-// The same problem in the one form that parsing yields: a stride that equals the dense one becomes "dense", batch strides of
-// a batch of one too, -0 becomes 0.
+// The same problem in the one form that parsing yields: a stride that equals the dense one becomes "dense", batch
+// strides of a batch of one too, -0 becomes 0.
 MatmulProblem canonical(MatmulProblem problem);
 
 // Canonical string: defaults are left out, order is fixed, parses back to canonical(problem).
@@ -71,10 +74,11 @@ std::string family(const MatmulProblem& problem);
 // For help texts and error messages.
 std::string_view problem_grammar();
 
-// Parses and validates one problem. The error is one line: the text, what is wrong, "at column C" (from 1) and the grammar.
+// Parses and validates one problem. The error is one line: the text, what is wrong, "at column C" (from 1) and the
+// grammar.
 Result<MatmulProblem> parse_problem(std::string_view text);
-// The same with ranges and lists in m, n, k: "m=1-8+1", "m=1-512*2", "m={1,4,16}". In the order of the keys in the text, the
-// first slowest. More than kMaxProblems are refused.
+// The same with ranges and lists in m, n, k: "m=1-8+1", "m=1-512*2", "m={1,4,16}". In the order of the keys in the
+// text, the first slowest. More than kMaxProblems are refused.
 Result<std::vector<MatmulProblem>> parse_problems(std::string_view text);
 inline constexpr int64_t kMaxProblems = 100000;
 

@@ -56,7 +56,7 @@ inline double allowed(Activation a, double x, double want) {
       return std::fmin(2.5 * kT * std::fabs(x), (5 + 2.5 * arg) * kT * size + 1e-36) + 0x1p-149;
     }
     case Activation::kGeluErf:
-      return 3.5 * kT * std::fabs(x) + 0x1p-149;
+      return 4 * kT * std::fabs(x) + 0x1p-149;
     case Activation::kRelu:
       return 0;
   }

@@ -43,11 +43,16 @@ TEST_P(VectorMath, ArrayHasTheBitsOfScalar) {
   std::vector<float> x;
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 49999) x.push_back(std::bit_cast<float>(uint32_t(bits)));
   std::vector<float> y(x.size());
-  activate_array(GetParam(), x.data(), y.data(), static_cast<int64_t>(x.size()));
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float want = scalar_activation(GetParam(), x[i]);
-    if (std::isnan(want) && std::isnan(y[i])) continue;
-    ASSERT_EQ(std::bit_cast<uint32_t>(y[i]), std::bit_cast<uint32_t>(want)) << "x=" << x[i];
+  for (bool portable : {false, true}) {
+    pretend_no_avx2_for_testing(portable);
+    activate_array(GetParam(), x.data(), y.data(), static_cast<int64_t>(x.size()));
+    pretend_no_avx2_for_testing(false);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float want = scalar_activation(GetParam(), x[i]);
+      if (std::isnan(want) && std::isnan(y[i])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(y[i]), std::bit_cast<uint32_t>(want))
+          << "x=" << x[i] << " portable=" << portable;
+    }
   }
 }
 

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
+#include "kernels/math/array_math.h"
 #include "tests/kernels/matmul/matmul_testing.h"
 #include "tests/kernels/matmul/reference_testing.h"
 
@@ -64,6 +66,19 @@ TEST(MatmulFallbackProperty, RandomProblemsInGuardedMemory) {
     const Comparison compared = t.compare_with_reference();
     ASSERT_TRUE(compared.ok()) << to_string(p) << " seed " << seed << ": " << compared.text;
   }
+}
+
+// A CPU without AVX2 gives the same bits.
+TEST(MatmulFallback, PortableVersionHasTheSameBits) {
+  math::pretend_no_avx2_for_testing(true);
+  unsigned seed = 1;
+  for (int64_t m : {1, 5, 65})
+    for (int64_t n : {1, 16, 19})
+      for (BLayout b : {BLayout::kNn, BLayout::kNt, BLayout::kPacked}) {
+        expect_same_bits({.m = m, .n = n, .k = 300, .b = b, .epilogue = {EpilogueOp::kGeluTanh}}, 8, seed);
+        ++seed;
+      }
+  math::pretend_no_avx2_for_testing(false);
 }
 
 // Case m1: a NaN stays in its row, also where zero padding meets it.
