@@ -10,9 +10,9 @@
  *   call.m = 1, call.a = x, call.c = y;
  *   hone_matmul_run(matmul, &call);
  *
- * Handles are opaque, made by *_create or *_prepare* and given back once to *_destroy (which accepts NULL). A matmul keeps
- * what it needs of its engine alive. Every function may be called from any thread, but not with a handle that another thread
- * is destroying. No exception leaves the library. A function that fails leaves its outputs NULL and sets
+ * Handles are opaque, made by *_create or *_prepare* and given back once to *_destroy (which accepts NULL). A matmul
+ * keeps what it needs of its engine alive. Every function may be called from any thread, but not with a handle that
+ * another thread is destroying. No exception leaves the library. A function that fails leaves its outputs NULL and sets
  * hone_last_error(). */
 #ifndef HONE_HONE_H
 #define HONE_HONE_H
@@ -36,8 +36,8 @@ typedef struct hone_plan hone_plan;
 
 typedef enum hone_status {
   HONE_OK = 0,
-  HONE_INVALID_ARGUMENT,    /* the caller's input is wrong; the message says where */
-  HONE_UNSUPPORTED,         /* legal input that this build or machine cannot do */
+  HONE_INVALID_ARGUMENT, /* the caller's input is wrong; the message says where */
+  HONE_UNSUPPORTED,      /* legal input that this build or machine cannot do */
   HONE_NOT_FOUND,
   HONE_FAILED_PRECONDITION, /* right call, wrong moment */
   HONE_RESOURCE_EXHAUSTED,  /* memory, disk */
