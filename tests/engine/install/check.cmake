@@ -9,6 +9,14 @@ function(run)
   message(STATUS "${out}")
 endfunction()
 
+# The README shows the example as it is.
+file(READ "${SOURCE}/examples/matmul.cpp" example)
+file(READ "${SOURCE}/README.md" readme)
+string(FIND "${readme}" "${example}" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "README.md does not contain examples/matmul.cpp as it is; copy it into its code block")
+endif()
+
 file(REMOVE_RECURSE "${SCRATCH}")
 run(${CMAKE_COMMAND} --install "${BUILD}" --component engine --prefix "${SCRATCH}/prefix")
 run(${CMAKE_COMMAND} -S "${SOURCE}/examples" -B "${SCRATCH}/build" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix"
