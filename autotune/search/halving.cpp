@@ -28,13 +28,14 @@ constexpr int kMostRounds = 64;
 
 class Halving {
  public:
-  Halving(Race& race, const SearchTask& task) : race_(race), task_(task), begin_(race.now()) {}
+  Halving(Race& race, const SearchTask& task) : race_(race), task_(task) {}
 
+  // Halving may be over early, when few were ties: the time left goes to those who were not admitted, against the
+  // finalists so far.
   SearchResult run() {
-    const bool admitted_all = admission();
-    const bool separated = halve();
-    const int winner = leader();
-    return {.winner = winner, .complete = admitted_all && separated};
+    bool separated = true;
+    while (separated && admission()) separated = halve();
+    return {.winner = leader(), .complete = separated && next_ >= task_.order.size()};
   }
 
  private:
@@ -51,18 +52,20 @@ class Halving {
     return arms;
   }
 
-  // True when every candidate had its rounds.
+  // False when there was nobody left to admit, or no time.
   bool admission() {
-    const auto share = static_cast<int64_t>(kAdmissionShare * static_cast<double>(task_.deadline_ns - begin_));
-    const int64_t end = begin_ + share;
-    size_t next = 0;
-    while (next < task_.order.size() && !race_.stopped() && race_.now() < end) {
+    const size_t first = next_;
+    const int64_t begin = race_.now();
+    const int64_t end = begin + static_cast<int64_t>(kAdmissionShare * static_cast<double>(task_.deadline_ns - begin));
+    const int pair[] = {task_.baseline, task_.baseline};
+    while (next_ < task_.order.size() && !race_.stopped() && race_.now() < end) {
+      if (race_.now() + race_.prepare_ns() + kAdmissionRounds * race_.expected_ns(pair) > task_.deadline_ns) break;
       std::vector<int> batch;
-      while (next < task_.order.size() && batch.size() < kBatch && !race_.stopped()) {
+      while (next_ < task_.order.size() && batch.size() < kBatch && !race_.stopped()) {
         // Preparing costs as much as several samples: do not start what there is no time to race.
         const int64_t racing = kAdmissionRounds * std::max(race_.expected_ns(with_baseline(batch)), int64_t{0});
         if (!batch.empty() && race_.now() + race_.prepare_ns() + racing > end) break;
-        const int c = task_.order[next++];
+        const int c = task_.order[next_++];
         if (c != task_.baseline && race_.prepare(c)) batch.push_back(c);
       }
       if (batch.empty()) continue;
@@ -70,9 +73,9 @@ class Halving {
       admission_rounds(arms);
       survivors_.insert(survivors_.end(), batch.begin(), batch.end());
       keep_near_leader();
-      progress(task_.order.size() - next);
+      progress(task_.order.size() - next_);
     }
-    return next >= task_.order.size();
+    return next_ > first;
   }
 
   // Of two ratios that disagree one was disturbed; a third says which. A disturbed baseline makes all of them doubtful.
@@ -161,7 +164,7 @@ class Halving {
 
   Race& race_;
   const SearchTask& task_;
-  int64_t begin_;
+  size_t next_ = 0;  // of task_.order: first that was not prepared
   std::vector<int> survivors_;
 };
 
