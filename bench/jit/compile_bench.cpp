@@ -1,0 +1,94 @@
+// How long one kernel takes to compile: the mean over the kernels of the shipped shapes, each with its default program.
+// "first" is the first kernel of a process, with all that a code generator sets up once; it runs once by nature, and
+// before the rest (benchmarks run in the order in which they are registered).
+#include "bench/bench_internal.h"
+#include "kernels/ir/verify.h"
+#include "kernels/matmul/shape_file.h"
+
+namespace hone::bench {
+namespace {
+
+struct Todo {
+  matmul::MatmulProblem problem;
+  matmul::TransformProgram program;
+};
+
+Result<std::vector<Todo>> default_kernels() {
+  HONE_ASSIGN_OR_RETURN(const std::vector<matmul::Shape> shapes,
+                        matmul::parse_shapes(matmul::default_shapes_text(), "built-in shapes"));
+  HONE_ASSIGN_OR_RETURN(const Isa isa, this_machine().best_isa());
+  std::vector<Todo> all;
+  for (const matmul::Shape& shape : shapes)
+    all.push_back({shape.problem, matmul::default_program(shape.problem, {isa, blocking_caches(this_machine()), 1})});
+  return all;
+}
+
+Result<std::vector<ir::Kernel>> lowered_kernels() {
+  HONE_ASSIGN_OR_RETURN(const std::vector<Todo> todo, default_kernels());
+  std::vector<ir::Kernel> all;
+  for (const Todo& t : todo) {
+    HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(t.problem, t.program));
+    all.push_back(std::move(kernel));
+  }
+  return all;
+}
+
+void per_kernel(benchmark::State& state, size_t kernels) {
+  state.counters["kernel_time"] = benchmark::Counter(
+      static_cast<double>(kernels), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["kernels"] = static_cast<double>(kernels);
+}
+
+// What comes before any code generator: the program applied to the problem, and the verifier.
+void lower(benchmark::State& state) {
+  const Result<std::vector<Todo>> made = default_kernels();
+  const std::vector<Todo>* todo = value_or_skip(state, made);
+  if (todo == nullptr) return;
+  for (auto _ : state) {
+    for (const Todo& t : *todo) {
+      const Result<ir::Kernel> kernel = matmul::lower(t.problem, t.program);
+      const Status verified = kernel.ok() ? ir::verify(*kernel) : kernel.status();
+      if (!verified.ok()) return state.SkipWithError(verified.to_string().c_str());
+    }
+  }
+  per_kernel(state, todo->size());
+}
+
+void compile(benchmark::State& state, jit::CodeGenerator* generator, bool first) {
+  const Result<Isa> isa = this_machine().best_isa();
+  const Result<std::vector<ir::Kernel>> made = lowered_kernels();
+  const std::vector<ir::Kernel>* kernels = value_or_skip(state, made);
+  if (kernels == nullptr || value_or_skip(state, isa) == nullptr) return;
+  const size_t count = first ? 1 : kernels->size();
+  size_t bytes = 0;
+  for (auto _ : state) {
+    bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const Result<std::unique_ptr<jit::CompiledKernel>> kernel = generator->compile((*kernels)[i], *isa);
+      if (!kernel.ok()) return state.SkipWithError(kernel.status().to_string().c_str());
+      bytes += (*kernel)->code().size();
+    }
+  }
+  per_kernel(state, count);
+  state.counters["bytes"] = static_cast<double>(bytes) / static_cast<double>(count);
+}
+
+const bool kRegistered = [] {
+  std::vector<jit::CodeGenerator*> generators;
+  const Result<Isa> isa = this_machine().best_isa();
+  for (jit::CodeGenerator* g : jit::code_generators())
+    if (isa.ok() && g->name() != "interp" && g->targets(*isa)) generators.push_back(g);
+  for (jit::CodeGenerator* g : generators)
+    benchmark::RegisterBenchmark(("compile/" + std::string(g->name()) + "/first").c_str(), compile, g, true)
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("lower", lower)->MinTime(0.2)->Unit(benchmark::kMillisecond);
+  for (jit::CodeGenerator* g : generators)
+    benchmark::RegisterBenchmark(("compile/" + std::string(g->name()) + "/warm").c_str(), compile, g, false)
+        ->MinTime(0.5)
+        ->Unit(benchmark::kMillisecond);
+  return true;
+}();
+
+}  // namespace
+}  // namespace hone::bench
