@@ -335,7 +335,10 @@ class MatmulLowering {
     } else {
       b_.if_eq_zero(block.k, zero, partial);
     }
-    if (has_sum()) accumulate(block, tile, rows);
+    if (has_sum()) {
+      prefetch_next_c(block, tile, rows);
+      accumulate(block, tile, rows);
+    }
     if (sums_via_tile()) {
       each(rows, nv, [&](Affine r, Affine v) { b_.store(at(tw_, {r, v * t_.lanes}), acc(r, v)); });
       return;
@@ -421,6 +424,17 @@ class MatmulLowering {
       next.tile_in_block += 1;
       b_.prefetch(b_at(block, next, k, kk, v), 1);
     }
+  }
+
+  // C of the tile that comes next, which this one's fma hide: partial sums are read at the start of a tile, where
+  // nothing else could cover the wait.
+  void prefetch_next_c(const Block& block, const Tile& tile, const Affine& rows) {
+    if (!t_.prefetch_c || sums_via_tile()) return;
+    Tile next = tile;
+    (t_.order == TileOrder::kJi ? next.row_in_block : next.tile_in_block) += t_.order == TileOrder::kJi ? t_.mr : 1;
+    b_.unroll("r", 0, rows, 1, [&](Affine r) {
+      for (int64_t c = 0; c < t_.nr; c += 16) b_.prefetch(c_at(c_, block, next, r, c), 0);
+    });
   }
 
   bool direct_b_needs_mask(const Tile& tile, int64_t v) const {

@@ -48,6 +48,7 @@ struct TransformProgram {
   int64_t panel = 8;   // width of panels packed beforehand (b=packed), divides nr
   int unroll_k = 1;    // KU
   int prefetch_b = 0;  // k-steps ahead within the panel; 0: none; -1: the same k of the next register tile's panels
+  bool prefetch_c = false;  // C of the next register tile, at the start of each
   ParallelDim parallel = ParallelDim::kMn;
 
   bool operator==(const TransformProgram&) const = default;

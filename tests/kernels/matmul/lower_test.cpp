@@ -1,8 +1,8 @@
-// Lowered matmuls against the references: every program of a random sample of the space, on shapes around the tile edges,
-// verified, interpreted, and compared bit for bit with the scalar chain of class `ordered`.
+// Lowered matmuls against the references: every program of a random sample of the space, on shapes around the tile
+// edges, verified, interpreted, and compared bit for bit with the scalar chain of class `ordered`.
 //
-// Padding of rows holds NaN, C starts as NaN where it must not be read, and guard pages follow every operand, so a read or a
-// write outside shows up as a crash or as a NaN.
+// Padding of rows holds NaN, C starts as NaN where it must not be read, and guard pages follow every operand, so a read
+// or a write outside shows up as a crash or as a NaN.
 #include "kernels/matmul/lower_internal.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,8 @@ TEST(MatmulLower, DefaultProgramsGiveTheBitsOfTheScalarChain) {
     const uint64_t seed = rng();
     const MatmulProblem problem = random_problem(seed, {.max_m = 70, .max_n = 130, .max_k = 300});
     // Absurdly small caches make small problems walk every block loop.
-    const BlockingTarget target{.isa = i % 2 ? Isa::kAvx512 : Isa::kAvx2, .caches = {.l1d = 4 << 10, .l2 = 16 << 10}, .threads = 2};
+    const BlockingTarget target{
+        .isa = i % 2 ? Isa::kAvx512 : Isa::kAvx2, .caches = {.l1d = 4 << 10, .l2 = 16 << 10}, .threads = 2};
     expect_exact(problem, default_program(problem, target), seed);
     if (::testing::Test::HasFailure()) break;
   }
@@ -68,9 +69,10 @@ TEST(MatmulLower, DefaultProgramsGiveTheBitsOfTheScalarChain) {
 
 // m5, m8: K = 0, M = 0, N = 0, with and without what follows the sum.
 TEST(MatmulLower, EmptyDimensions_m5_m8) {
-  for (const char* text : {"matmul:f32:m=5,n=37,k=0", "matmul:f32:m=5,n=37,k=0:+bias", "matmul:f32:m=5,n=37,k=0,beta=0.5",
-                           "matmul:f32:m=0,n=16,k=16", "matmul:f32:m=16,n=0,k=16", "matmul:f32:m=0,n=0,k=0:+bias",
-                           "matmul:f32:m=3,n=40,k=0,b=packed", "matmul:f32:m=3,n=40,k=0,b=nt:+silu"}) {
+  for (const char* text :
+       {"matmul:f32:m=5,n=37,k=0", "matmul:f32:m=5,n=37,k=0:+bias", "matmul:f32:m=5,n=37,k=0,beta=0.5",
+        "matmul:f32:m=0,n=16,k=16", "matmul:f32:m=16,n=0,k=16", "matmul:f32:m=0,n=0,k=0:+bias",
+        "matmul:f32:m=3,n=40,k=0,b=packed", "matmul:f32:m=3,n=40,k=0,b=nt:+silu"}) {
     const Result<MatmulProblem> problem = parse_problem(text);
     ASSERT_TRUE(problem.ok()) << problem.status().message();
     for (Isa isa : all_isas()) expect_exact(*problem, default_program(*problem, {.isa = isa}), 1);
@@ -105,7 +107,8 @@ TEST(MatmulPack, PanelsHoldEveryElementOnceAndZerosBeyond) {
       const int64_t lanes = isa_info(isa).lanes_f32();
       for (auto [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {16, 16}, {17, 33}, {48, 5}, {100, 64}, {31, 17}}) {
         for (int64_t panel : {lanes, 2 * lanes, 3 * lanes}) {
-          const Result<MatmulProblem> source = parse_problem(fmt::format("matmul:f32:m=1,n={},k={},b={},ldb={}", n, k, layout, std::max(n, k) + 3));
+          const Result<MatmulProblem> source =
+              parse_problem(fmt::format("matmul:f32:m=1,n={},k={},b={},ldb={}", n, k, layout, std::max(n, k) + 3));
           ASSERT_TRUE(source.ok()) << source.status().message();
           const Result<ir::Kernel> kernel = lower_pack_b(*source, panel, isa);
           ASSERT_TRUE(kernel.ok()) << kernel.status().message();
@@ -115,7 +118,8 @@ TEST(MatmulPack, PanelsHoldEveryElementOnceAndZerosBeyond) {
           Arguments args;
           args.buffers = {operands.arguments().buffers[1], packed.data()};
           interpret_all(*kernel, args);
-          const std::vector<float> expected = pack_b_reference(*source, static_cast<const float*>(args.buffers[0]), panel);
+          const std::vector<float> expected =
+              pack_b_reference(*source, static_cast<const float*>(args.buffers[0]), panel);
           EXPECT_EQ(packed, expected) << to_string(*source) << " panel " << panel;
         }
       }

@@ -33,7 +33,8 @@ TestOperands::TestOperands(const MatmulProblem& problem, int64_t panel, uint64_t
     operands_.bias = bias;
   }
   if (p.has(EpilogueOp::kGate)) operands_.gate = matrix(gate_, p.batch_stride_c(), p.m, p.n, p.row_stride_c(), true);
-  if (p.has(EpilogueOp::kResidual)) operands_.residual = matrix(residual_, p.batch_stride_c(), p.m, p.n, p.row_stride_c(), true);
+  if (p.has(EpilogueOp::kResidual))
+    operands_.residual = matrix(residual_, p.batch_stride_c(), p.m, p.n, p.row_stride_c(), true);
 }
 
 float* TestOperands::allocate(Buffer& buffer, int64_t elements) {
@@ -120,7 +121,7 @@ MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
   }
   if (below(4) == 0) p.alpha = 0.5F;
   if (below(4) == 0) p.beta = 0.3F;
-  std::vector<EpilogueOp> ops = {EpilogueOp::kBias,  EpilogueOp::kGeluTanh, EpilogueOp::kGeluErf, EpilogueOp::kSilu,
+  std::vector<EpilogueOp> ops = {EpilogueOp::kBias, EpilogueOp::kGeluTanh, EpilogueOp::kGeluErf, EpilogueOp::kSilu,
                                  EpilogueOp::kRelu, EpilogueOp::kGate,     EpilogueOp::kResidual};
   std::shuffle(ops.begin(), ops.end(), rng);
   if (below(2) == 0) p.epilogue.assign(ops.begin(), ops.begin() + 1 + below(4));

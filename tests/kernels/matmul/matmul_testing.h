@@ -48,7 +48,8 @@ class TestOperands {
 struct ProblemLimits {
   int64_t max_m, max_n, max_k;
 };
-// Any layout, row strides, batch (with shared operands), alpha, beta and epilogue chain; sizes favour the edges of tiles.
+// Any layout, row strides, batch (with shared operands), alpha, beta and epilogue chain; sizes favour the edges of
+// tiles.
 MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits);
 
 // A legal program for the problem, small blocks, any knob. `isa`: one of them, else any.

@@ -91,9 +91,11 @@ MatmulProblem with_beta(float beta) {
 INSTANTIATE_TEST_SUITE_P(
     All, MatmulProgramIllegal,
     ::testing::Values(
-        Illegal{problem(64, 64, 64, BLayout::kNn), "avx512,16", "avx2,8", "avx2: tile 14x32 needs 61 vector registers, has 16"},
+        Illegal{problem(64, 64, 64, BLayout::kNn), "avx512,16", "avx2,8",
+                "avx2: tile 14x32 needs 61 vector registers, has 16"},
         Illegal{problem(64, 64, 64, BLayout::kNn), "avx512,16", "avx512,8", "vectors of 16 f32 lanes"},
-        Illegal{problem(64, 64, 64, BLayout::kNn), "register_tile(14,32)", "register_tile(14,40)", "nr=40 is not a multiple"},
+        Illegal{problem(64, 64, 64, BLayout::kNn), "register_tile(14,32)", "register_tile(14,40)",
+                "nr=40 is not a multiple"},
         Illegal{problem(64, 64, 64, BLayout::kNn), "tile(112,", "tile(100,", "mc=100 is not a multiple of mr=14"},
         Illegal{problem(64, 64, 64, BLayout::kNn), ",512,", ",500,", "nc=500 is not a multiple of nr=32"},
         Illegal{problem(64, 64, 64, BLayout::kNt), "pack_b(block)", "pack_b(none)", "b=nt cannot be read in place"},
@@ -124,11 +126,18 @@ TEST(MatmulProgram, EveryKnobChangesTheLoopIr) {
   };
   const uint64_t base = hash_of(kText);
   EXPECT_EQ(base, hash_of(kText)) << "replay gives the same LoopIR";
-  const std::vector<std::pair<std::string, std::string>> changes = {
-      {"register_tile(14,32)", "register_tile(14,16)"}, {"tile(112,", "tile(56,"},        {",512,", ",256,"},
-      {",384)", ",256)"},                              {"order(ij)", "order(ji)"},       {"pack_a(rows)", "pack_a(none)"},
-      {"pack_b(block)", "pack_b(none)"},               {"pack_b(block)", "pack_b(strip)"}, {"unroll_k(2)", "unroll_k(4)"},
-      {"prefetch_b(-1)", "prefetch_b(8)"},             {"prefetch_b(-1)", "prefetch_b(0)"}, {"parallel(n)", "parallel(m)"}};
+  const std::vector<std::pair<std::string, std::string>> changes = {{"register_tile(14,32)", "register_tile(14,16)"},
+                                                                    {"tile(112,", "tile(56,"},
+                                                                    {",512,", ",256,"},
+                                                                    {",384)", ",256)"},
+                                                                    {"order(ij)", "order(ji)"},
+                                                                    {"pack_a(rows)", "pack_a(none)"},
+                                                                    {"pack_b(block)", "pack_b(none)"},
+                                                                    {"pack_b(block)", "pack_b(strip)"},
+                                                                    {"unroll_k(2)", "unroll_k(4)"},
+                                                                    {"prefetch_b(-1)", "prefetch_b(8)"},
+                                                                    {"prefetch_b(-1)", "prefetch_b(0)"},
+                                                                    {"parallel(n)", "parallel(m)"}};
   std::vector<uint64_t> seen = {base};
   for (const auto& [from, to] : changes) {
     const uint64_t h = hash_of(replaced(from, to));
