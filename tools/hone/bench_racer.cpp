@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "autotune/measure/flush.h"
+#include "bench/peers/settle.h"
 
 namespace hone::cli {
 namespace {
@@ -49,7 +50,11 @@ BenchRacer::~BenchRacer() {
 
 autotune::Prepared BenchRacer::prepare(int i) { return is_peer(i) ? prepare_peer(i) : plans_->prepare(i); }
 
-Result<int64_t> BenchRacer::sample(int i) { return is_peer(i) ? sample_peer(i) : plans_->sample(i); }
+Result<int64_t> BenchRacer::sample(int i) {
+  // A thread of the previous library that never sleeps is measured along with the next one: no reason to stop.
+  if (!peers_.empty()) (void)hone::peers::settle();
+  return is_peer(i) ? sample_peer(i) : plans_->sample(i);
+}
 
 void BenchRacer::release(int i) {
   if (!is_peer(i)) return plans_->release(i);
@@ -126,6 +131,10 @@ Result<int64_t> BenchRacer::sample_peer(int i) {
   flush(i);
   const Ready& ready = ready_[i];
   const matmul::MatmulOperands operands = operands_->view();
+  // Warm means after a call of its own, as for the plans: it fetches the operands and wakes the threads.
+  if (options_.cache == autotune::CacheMode::kWarm &&
+      peer(i).run(ready.handle, operands.a, operands.b, operands.c) != 0)
+    return internal_error(fmt::format("{} failed", peer(i).name));
   const int64_t begin = clock_.now_ns();
   for (int64_t r = 0; r < ready.repeat; ++r)
     if (peer(i).run(ready.handle, operands.a, operands.b, operands.c) != 0)
