@@ -21,6 +21,10 @@ bool fits_imm32(int64_t v) {
   return v >= std::numeric_limits<int32_t>::min() && v <= std::numeric_limits<int32_t>::max();
 }
 
+bool uses(const std::vector<ir::Affine::Term>& terms, ir::VarId v) {
+  return std::any_of(terms.begin(), terms.end(), [&](const ir::Affine::Term& t) { return t.var == v; });
+}
+
 }  // namespace
 
 bool IntegerEmitter::Pointer::is(const Address& a, int64_t a_far) const {
@@ -33,71 +37,150 @@ IntegerEmitter::IntegerEmitter(const ir::Kernel& kernel, x86::Compiler& cc)
       env_(kernel.vars.size()),
       resolver_(kernel),
       argument_index_(kernel.buffers.size(), -1),
-      variable_index_(kernel.vars.size(), -1),
-      homes_(kernel.vars.size()),
-      in_register_(kernel.vars.size()) {
+      variables_(kernel.vars.size()) {
   int next = 0;
   for (ir::BufferId b : kernel.arguments()) argument_index_[static_cast<size_t>(b)] = next++;
   next = 0;
-  for (ir::VarId v : kernel.params()) variable_index_[static_cast<size_t>(v)] = next++;
+  for (ir::VarId v : kernel.params()) variable(v).argument = next++;
   next = 0;
-  for (const ir::For* loop : ir::task_nest(kernel).loops) variable_index_[static_cast<size_t>(loop->var)] = next++;
+  for (const ir::For* loop : ir::task_nest(kernel).loops) variable(loop->var).argument = next++;
 }
 
 void IntegerEmitter::begin_function(asmjit::FuncNode* func) {
-  buffers_ = cc_.newInt64();
-  params_ = cc_.newInt64();
-  tasks_ = cc_.newInt64();
-  workspace_ = cc_.newInt64();
-  func->setArg(0, buffers_);
-  func->setArg(1, params_);
-  func->setArg(2, tasks_);
-  func->setArg(3, workspace_);
+  int argument = 0;
+  for (Gp* gp : {&buffers_, &params_, &tasks_, &workspace_}) {
+    *gp = cc_.newInt64();
+    func->setArg(static_cast<size_t>(argument++), *gp);
+  }
+  for (Gp* gp : {&value_, &other_, &counter_, &term_, &pointer_}) *gp = cc_.newInt64();
   entry_ = cc_.cursor();
   // Separates the entry, where homes are filled on demand, from the body: both grow at their own cursor.
   cc_.bind(cc_.newLabel());
 }
 
-x86::Gp IntegerEmitter::eval(const ir::Affine& e) {
-  const ir::Affine folded = env_.fold(e);
-  const x86::Gp sum = cc_.newInt64();
-  const auto unit =
-      std::find_if(folded.terms().begin(), folded.terms().end(), [](const auto& t) { return t.coef == 1; });
-  if (folded.is_constant()) {
-    cc_.mov(sum, folded.constant());
-    return sum;
-  }
-  // Start from a term so that no zero is materialised; one with coefficient 1 is a plain move.
-  std::vector<ir::Affine::Term> terms = folded.terms();
-  const ir::Affine::Term first = unit != folded.terms().end() ? *unit : terms.front();
-  std::erase(terms, first);
-  move(sum, first.var);
-  multiply(sum, first.coef);
-  add_terms(sum, terms);
-  add_constant(sum, folded.constant());
-  return sum;
+// Emits f() at `where` (a cursor, moved behind what f emits) instead of at the current place.
+template <typename F>
+void IntegerEmitter::emit_at(asmjit::BaseNode*& where, F&& f) {
+  asmjit::BaseNode* here = cc_.setCursor(where);
+  const bool same = here == where;
+  f();
+  where = cc_.cursor();
+  if (!same) cc_.setCursor(here);
 }
 
-void IntegerEmitter::compare(const x86::Gp& value, const ir::Affine& e) {
+// ---- values --------------------------------------------------------------------------------------------------------
+
+void IntegerEmitter::eval(const Gp& dst, const ir::Affine& e) {
+  const ir::Affine folded = env_.fold(e);
+  if (folded.is_constant()) {
+    cc_.mov(dst, folded.constant());
+    return;
+  }
+  // Starts from a term so that no zero is made; one with coefficient 1 is a plain move.
+  Terms terms = folded.terms();
+  const auto unit = std::find_if(terms.begin(), terms.end(), [](const auto& t) { return t.coef == 1; });
+  const ir::Affine::Term first = unit != terms.end() ? *unit : terms.front();
+  std::erase(terms, first);
+  apply(x86::Inst::kIdMov, dst, first.var);
+  multiply(dst, first.coef);
+  add_terms(dst, terms);
+  add_constant(dst, folded.constant());
+}
+
+void IntegerEmitter::compare(const Gp& value, const ir::Affine& e) {
   const ir::Affine folded = env_.fold(e);
   if (folded.is_constant() && fits_imm32(folded.constant())) {
     cc_.cmp(value, folded.constant());
+  } else if (folded.constant() == 0 && folded.terms().size() == 1 && folded.terms().front().coef == 1) {
+    apply(x86::Inst::kIdCmp, value, folded.terms().front().var);
   } else {
-    cc_.cmp(value, eval(folded));
+    eval(other_, folded);
+    cc_.cmp(value, other_);
   }
 }
 
-void IntegerEmitter::define(ir::VarId v, const x86::Gp& value) {
-  std::erase_if(local_, [&](const Pointer& p) {
-    return std::any_of(p.terms.begin(), p.terms.end(), [&](const ir::Affine::Term& t) { return t.var == v; });
-  });
+x86::Gp IntegerEmitter::let_register() { return inner_.active ? cc_.newInt64() : value_; }
+
+void IntegerEmitter::define(ir::VarId v, const Gp& value) {
+  std::erase_if(local_, [&](const Pointer& p) { return uses(p.terms, v); });
+  std::erase_if(homes_, [&](const PointerHome& p) { return uses(p.terms, v); });
+  Variable& var = variable(v);
   if (inner_.active) {
-    in_register_[static_cast<size_t>(v)] = value;
+    var.reg = value;
+    return;
+  }
+  var.reg.reset();
+  cc_.mov(home(v), value);
+  var.defined_at = cc_.cursor();
+  var.order = ++definitions_;
+}
+
+// inst dst, v. The variable of an innermost loop gets a register when it is first used as a value: most loops need only
+// pointers.
+void IntegerEmitter::apply(asmjit::InstId inst, const Gp& dst, ir::VarId v) {
+  Gp& reg = variable(v).reg;
+  if (inner_.active && v == inner_.var && !reg.isValid()) {
+    reg = cc_.newInt64();
+    emit_at(inner_.preheader, [&] { eval(reg, inner_.lo); });
+  }
+  if (reg.isValid()) {
+    cc_.emit(inst, dst, reg);
   } else {
-    in_register_[static_cast<size_t>(v)].reset();
-    cc_.mov(home(v), value);
+    cc_.emit(inst, dst, home(v));
   }
 }
+
+void IntegerEmitter::add_terms(const Gp& sum, const Terms& terms) {
+  for (const ir::Affine::Term& t : terms) {
+    if (t.coef == 1 || t.coef == -1) {
+      apply(t.coef == 1 ? x86::Inst::kIdAdd : x86::Inst::kIdSub, sum, t.var);
+    } else {
+      apply(x86::Inst::kIdMov, term_, t.var);
+      multiply(term_, t.coef);
+      cc_.add(sum, term_);
+    }
+  }
+}
+
+void IntegerEmitter::add_constant(const Gp& sum, int64_t value) {
+  if (value == 0) return;
+  if (fits_imm32(value)) {
+    cc_.add(sum, value);
+  } else {
+    cc_.mov(term_, value);
+    cc_.add(sum, term_);
+  }
+}
+
+void IntegerEmitter::multiply(const Gp& value, int64_t factor) {
+  if (factor == 1) return;
+  if (factor > 0 && std::has_single_bit(static_cast<uint64_t>(factor))) {
+    cc_.shl(value, std::countr_zero(static_cast<uint64_t>(factor)));
+  } else if (fits_imm32(factor)) {
+    cc_.imul(value, value, factor);
+  } else {
+    const Gp constant = cc_.newInt64();
+    cc_.mov(constant, factor);
+    cc_.imul(value, constant);
+  }
+}
+
+// The home of a variable. Params and parallel variables are copied there at entry, by the first use.
+const x86::Mem& IntegerEmitter::home(ir::VarId v) {
+  Variable& var = variable(v);
+  if (var.home.hasBase()) return var.home;
+  var.home = cc_.newStack(8, 8);
+  if (var.argument >= 0) {
+    const bool param = kernel_.vars[static_cast<size_t>(v)].kind == ir::VarKind::kParam;
+    emit_at(entry_, [&] {
+      cc_.mov(term_, x86::ptr(param ? params_ : tasks_, var.argument * 8));
+      cc_.mov(var.home, term_);
+    });
+  }
+  return var.home;
+}
+
+// ---- addresses -----------------------------------------------------------------------------------------------------
 
 x86::Mem IntegerEmitter::address(const ir::Access& access) {
   Address& a = scratch_;
@@ -109,26 +192,109 @@ x86::Mem IntegerEmitter::address(const ir::Access& access) {
   for (const Pointer& p : known)
     if (p.is(a, far)) return x86::ptr(p.gp, displacement);
 
-  ir::Affine offset = far;
-  for (const ir::Affine::Term& t : a.terms)
-    offset += hoist && t.var == inner_.var ? inner_.lo * t.coef : ir::Affine::var(t.var, t.coef);
-  x86::Gp gp;
+  const Gp gp = pointer_register(hoist);
   if (hoist) {
-    emit_at(inner_.preheader, [&] { gp = make_pointer(a, offset); });
+    emit_at(inner_.preheader, [&] { compute_pointer(gp, a, far, true); });
   } else {
-    gp = make_pointer(a, offset);
+    compute_pointer(gp, a, far, false);
   }
   known.push_back({a.base, a.terms, a.products, far, depth_, gp});
   return x86::ptr(gp, displacement);
 }
+
+// Accesses whose variables all have their values in front of the innermost loop.
+bool IntegerEmitter::hoistable(const Address& a) const {
+  return std::all_of(a.terms.begin(), a.terms.end(), [&](const ir::Affine::Term& t) {
+    return t.var == inner_.var || !variables_[static_cast<size_t>(t.var)].reg.isValid();
+  });
+}
+
+// A register that no other known pointer has.
+x86::Gp IntegerEmitter::pointer_register(bool hoist) {
+  const std::vector<Pointer>& known = hoist ? inner_.pointers : local_;
+  std::vector<Gp>& registers = hoist ? inner_registers_ : local_registers_;
+  for (const Gp& r : registers) {
+    if (std::none_of(known.begin(), known.end(), [&](const Pointer& p) { return p.gp.id() == r.id(); })) return r;
+  }
+  registers.push_back(cc_.newInt64());
+  return registers.back();
+}
+
+// p = the variable part of a plus far. With `hoist`, for the first iteration of the innermost loop.
+void IntegerEmitter::compute_pointer(const Gp& p, const Address& a, int64_t far, bool hoist) {
+  ir::Affine outer = far;
+  Terms in_registers;
+  for (const ir::Affine::Term& t : a.terms) {
+    if (hoist && t.var == inner_.var) {
+      outer += env_.fold(inner_.lo) * t.coef;
+    } else if (inner_.active && (t.var == inner_.var || variable(t.var).reg.isValid())) {
+      in_registers.push_back(t);
+    } else {
+      outer += ir::Affine::var(t.var, t.coef);
+    }
+  }
+  cc_.mov(p, pointer_home(a.base, a.products, outer.terms()));
+  add_terms(p, in_registers);
+  add_constant(p, outer.constant());
+}
+
+x86::Mem IntegerEmitter::pointer_home(ir::BufferId base, const std::vector<Address::Product>& products,
+                                      const Terms& terms) {
+  for (const PointerHome& h : homes_)
+    if (h.base == base && h.terms == terms && h.products == products) return h.home;
+  const PointerHome made{base, terms, products, cc_.newStack(8, 8)};
+  const auto last = std::max_element(terms.begin(), terms.end(), [&](const auto& a, const auto& b) {
+    return variable(a.var).order < variable(b.var).order;
+  });
+  if (last == terms.end() || variable(last->var).order == 0) {
+    emit_at(entry_, [&] { compute_at_entry(made); });
+  } else {
+    Terms earlier = terms;
+    std::erase(earlier, *last);
+    const Mem from = pointer_home(base, products, earlier);
+    emit_at(variable(last->var).defined_at, [&] {
+      cc_.mov(pointer_, from);
+      add_terms(pointer_, {*last});
+      cc_.mov(made.home, pointer_);
+    });
+  }
+  homes_.push_back(made);
+  return made.home;
+}
+
+// The argument, plus products of runtime strides and parallel variables, plus terms over params and parallel variables.
+void IntegerEmitter::compute_at_entry(const PointerHome& p) {
+  if (p.base == Address::kWorkspace) {
+    cc_.mov(pointer_, workspace_);
+  } else {
+    cc_.mov(pointer_, x86::ptr(buffers_, argument_index_[static_cast<size_t>(p.base)] * 8));
+  }
+  for (const Address::Product& product : p.products) {
+    cc_.mov(term_, x86::ptr(params_, variable(product.stride).argument * 8));
+    cc_.imul(term_, x86::ptr(tasks_, variable(product.index).argument * 8));
+    multiply(term_, product.coef);
+    cc_.add(pointer_, term_);
+  }
+  for (const ir::Affine::Term& t : p.terms) home(t.var);  // fills homes in front of this code, not within
+  add_terms(pointer_, p.terms);
+  cc_.mov(p.home, pointer_);
+}
+
+// ---- structure -----------------------------------------------------------------------------------------------------
 
 void IntegerEmitter::end_conditional() {
   --depth_;
   std::erase_if(local_, [&](const Pointer& p) { return p.depth > depth_; });
 }
 
+void IntegerEmitter::begin_outer_loop(ir::VarId v) {
+  local_.clear();
+  variable(v).defined_at = cc_.cursor();
+  variable(v).order = ++definitions_;
+}
+
 void IntegerEmitter::begin_inner_loop(ir::VarId v, const ir::Affine& lo, int64_t step) {
-  cut_pointers();
+  local_.clear();
   inner_.active = true;
   inner_.var = v;
   inner_.lo = lo;
@@ -142,116 +308,11 @@ void IntegerEmitter::end_inner_loop() {
     for (const ir::Affine::Term& t : p.terms)
       if (t.var == inner_.var) add_constant(p.gp, wrap_mul(t.coef, inner_.step));
   }
-  x86::Gp& variable = in_register_[static_cast<size_t>(inner_.var)];
-  if (variable.isValid()) add_constant(variable, inner_.step);
-  variable.reset();
+  Gp& reg = variable(inner_.var).reg;
+  if (reg.isValid()) add_constant(reg, inner_.step);
+  reg.reset();
   inner_.active = false;
-  cut_pointers();
-}
-
-// Accesses whose variables all have their values in front of the loop.
-bool IntegerEmitter::hoistable(const Address& a) const {
-  return std::all_of(a.terms.begin(), a.terms.end(), [&](const ir::Affine::Term& t) {
-    return t.var == inner_.var || !in_register_[static_cast<size_t>(t.var)].isValid();
-  });
-}
-
-x86::Gp IntegerEmitter::make_pointer(const Address& a, const ir::Affine& offset) {
-  const x86::Gp p = cc_.newInt64();
-  cc_.mov(p, base_home(a));
-  const ir::Affine folded = env_.fold(offset);
-  add_terms(p, folded.terms());
-  add_constant(p, folded.constant());
-  return p;
-}
-
-// dst = v. The variable of an innermost loop gets a register when it is first used as a value: most loops need only
-// pointers.
-void IntegerEmitter::move(const x86::Gp& dst, ir::VarId v) {
-  x86::Gp& reg = in_register_[static_cast<size_t>(v)];
-  if (inner_.active && v == inner_.var && !reg.isValid()) emit_at(inner_.preheader, [&] { reg = eval(inner_.lo); });
-  if (reg.isValid()) {
-    cc_.mov(dst, reg);
-  } else {
-    cc_.mov(dst, home(v));
-  }
-}
-
-void IntegerEmitter::add_terms(const x86::Gp& sum, const std::vector<ir::Affine::Term>& terms) {
-  for (const ir::Affine::Term& t : terms) {
-    const x86::Gp term = cc_.newInt64();
-    move(term, t.var);
-    multiply(term, t.coef);
-    cc_.add(sum, term);
-  }
-}
-
-void IntegerEmitter::add_constant(const x86::Gp& sum, int64_t value) {
-  if (value == 0) return;
-  if (fits_imm32(value)) {
-    cc_.add(sum, value);
-    return;
-  }
-  const x86::Gp constant = cc_.newInt64();
-  cc_.mov(constant, value);
-  cc_.add(sum, constant);
-}
-
-void IntegerEmitter::multiply(const x86::Gp& value, int64_t factor) {
-  if (factor == 1) return;
-  if (factor > 0 && std::has_single_bit(static_cast<uint64_t>(factor))) {
-    cc_.shl(value, std::countr_zero(static_cast<uint64_t>(factor)));
-  } else if (factor == -1) {
-    cc_.neg(value);
-  } else if (fits_imm32(factor)) {
-    cc_.imul(value, value, factor);
-  } else {
-    const x86::Gp constant = cc_.newInt64();
-    cc_.mov(constant, factor);
-    cc_.imul(value, constant);
-  }
-}
-
-// The home of a variable. Params and parallel variables are copied there at entry, by the first use.
-const x86::Mem& IntegerEmitter::home(ir::VarId v) {
-  x86::Mem& slot = homes_[static_cast<size_t>(v)];
-  if (!slot.hasBase()) {
-    slot = cc_.newStack(8, 8);
-    const ir::VarKind kind = kernel_.vars[static_cast<size_t>(v)].kind;
-    if (kind == ir::VarKind::kParam || kind == ir::VarKind::kParallel) {
-      emit_at(entry_, [&] {
-        const x86::Gp value = cc_.newInt64();
-        const int index = variable_index_[static_cast<size_t>(v)];
-        cc_.mov(value, x86::ptr(kind == ir::VarKind::kParam ? params_ : tasks_, index * 8));
-        cc_.mov(slot, value);
-      });
-    }
-  }
-  return slot;
-}
-
-// The home of a base: the argument plus its products of runtime strides and parallel variables, computed at entry.
-const x86::Mem& IntegerEmitter::base_home(const Address& a) {
-  for (const Base& b : bases_)
-    if (b.buffer == a.base && b.products == a.products) return b.home;
-  bases_.push_back({a.base, a.products, cc_.newStack(8, 8)});
-  emit_at(entry_, [&] {
-    const x86::Gp base = cc_.newInt64();
-    if (a.base == Address::kWorkspace) {
-      cc_.mov(base, workspace_);
-    } else {
-      cc_.mov(base, x86::ptr(buffers_, argument_index_[static_cast<size_t>(a.base)] * 8));
-    }
-    for (const Address::Product& p : a.products) {
-      const x86::Gp product = cc_.newInt64();
-      cc_.mov(product, x86::ptr(params_, variable_index_[static_cast<size_t>(p.stride)] * 8));
-      cc_.imul(product, x86::ptr(tasks_, variable_index_[static_cast<size_t>(p.index)] * 8));
-      multiply(product, p.coef);
-      cc_.add(base, product);
-    }
-    cc_.mov(bases_.back().home, base);
-  });
-  return bases_.back().home;
+  local_.clear();
 }
 
 }  // namespace hone::jit

@@ -7,10 +7,15 @@
 // loop: one pointer per group of accesses, one counter. What must stay true: a virtual register defined outside an
 // innermost loop is not used after it.
 //
-// Accesses are grouped by (base, variable part of the byte offset); what is constant goes into the displacement. In an
-// innermost loop over v a group's pointer is computed once in front of the loop and advanced by coef(v) * step per
-// iteration. The first access that needs the group creates it, by moving the emitter's cursor back in front of the
-// loop.
+// Accesses are grouped by (base, variable part of the byte offset); what is constant goes into the displacement. A
+// variable part over outer variables is a pointer with a home of its own, computed where the last of its variables gets
+// its value: the pointer over (i, j, jj) is the pointer over (i, j) plus one term, whichever of the versions and
+// branches inside use it. In an innermost loop over v a group's pointer starts there and advances by coef(v) * step per
+// iteration. All of this is made when an access first needs it, by moving the emitter's cursor back to where the code
+// belongs.
+//
+// Virtual registers are reused for each role (scratch, counter, n-th pointer): asmjit's allocation time grows with the
+// product of registers and blocks, and they never live at once.
 #pragma once
 
 #include <asmjit/x86.h>
@@ -31,11 +36,18 @@ class IntegerEmitter {
 
   ConstEnv& env() { return env_; }
 
-  // The value of e in a fresh register that the caller may change.
-  asmjit::x86::Gp eval(const ir::Affine& e);
-  // Sets the flags for value <=> e (cmp).
+  // dst = e. dst must not be a register that eval returned for another value still needed.
+  void eval(const asmjit::x86::Gp& dst, const ir::Affine& e);
+  // Registers for values that end before the next statement.
+  const asmjit::x86::Gp& value() const { return value_; }
+  const asmjit::x86::Gp& other() const { return other_; }
+  // The counter of the innermost loop.
+  const asmjit::x86::Gp& counter() const { return counter_; }
+  // A register for a let: its own inside an innermost loop, where it stays the let's home.
+  asmjit::x86::Gp let_register();
+  // Sets the flags for value <=> e (cmp). Uses other().
   void compare(const asmjit::x86::Gp& value, const ir::Affine& e);
-  // Gives variable v the value of a register (which is v's from now on).
+  // Gives variable v the value of a register (which is v's from now on when inside an innermost loop).
   void define(ir::VarId v, const asmjit::x86::Gp& value);
   // The memory operand of an access; valid until the enclosing block ends.
   asmjit::x86::Mem address(const ir::Access& access);
@@ -44,8 +56,10 @@ class IntegerEmitter {
   void begin_conditional() { ++depth_; }
   void end_conditional();
 
-  // A serial loop with other loops inside: its variable lives in its home. Call in front of the head and after the end.
-  void cut_pointers() { local_.clear(); }
+  // A serial loop with other loops inside: its variable lives in its home. Call behind the head and in front of the
+  // jump.
+  void begin_outer_loop(ir::VarId v);
+  void end_outer_loop() { local_.clear(); }
 
   // An innermost serial loop. begin_inner_loop is called where code in front of the loop may go, end_inner_loop where
   // the pointers advance.
@@ -53,20 +67,33 @@ class IntegerEmitter {
   void end_inner_loop();
 
  private:
-  // The part of an address that needs a register, and the register that holds it.
+  using Gp = asmjit::x86::Gp;
+  using Mem = asmjit::x86::Mem;
+  using Terms = std::vector<ir::Affine::Term>;
+
+  // A register that holds the variable part of an address.
   struct Pointer {
     ir::BufferId base;
-    std::vector<ir::Affine::Term> terms;
+    Terms terms;
     std::vector<Address::Product> products;
     int64_t far;  // what displacements do not reach
     int depth;    // of conditionals around the code that computes it
-    asmjit::x86::Gp gp;
+    Gp gp;
     bool is(const Address& a, int64_t a_far) const;
   };
-  struct Base {
-    ir::BufferId buffer;
+  // The same in memory, without `far`, over variables that have homes.
+  struct PointerHome {
+    ir::BufferId base;
+    Terms terms;
     std::vector<Address::Product> products;
-    asmjit::x86::Mem home;
+    Mem home;
+  };
+  struct Variable {
+    int argument = -1;                       // params and parallel variables: place in their argument array
+    Mem home;                                // has a base once it is used
+    Gp reg;                                  // valid while the value lives in a register
+    asmjit::BaseNode* defined_at = nullptr;  // where its value is new; null: at entry
+    int order = 0;                           // counts definitions; 0: at entry
   };
   struct InnerLoop {
     bool active = false;
@@ -76,22 +103,20 @@ class IntegerEmitter {
     asmjit::BaseNode* preheader = nullptr;
     std::vector<Pointer> pointers;
   };
-  // Emits f() at `where` (a cursor, moved behind what f emits) instead of at the current place.
-  template <typename F>
-  void emit_at(asmjit::BaseNode*& where, F&& f) {
-    asmjit::BaseNode* here = cc_.setCursor(where);
-    f();
-    where = cc_.setCursor(here);
-  }
 
-  const asmjit::x86::Mem& home(ir::VarId v);
-  const asmjit::x86::Mem& base_home(const Address& a);
+  Variable& variable(ir::VarId v) { return variables_[static_cast<size_t>(v)]; }
+  template <typename F>
+  void emit_at(asmjit::BaseNode*& where, F&& f);
+  void apply(asmjit::InstId inst, const Gp& dst, ir::VarId v);
+  void add_terms(const Gp& sum, const Terms& terms);
+  void add_constant(const Gp& sum, int64_t value);
+  void multiply(const Gp& value, int64_t factor);
+  const Mem& home(ir::VarId v);
+  Mem pointer_home(ir::BufferId base, const std::vector<Address::Product>& products, const Terms& terms);
+  void compute_at_entry(const PointerHome& p);
+  void compute_pointer(const Gp& p, const Address& a, int64_t far, bool hoist);
   bool hoistable(const Address& a) const;
-  asmjit::x86::Gp make_pointer(const Address& a, const ir::Affine& offset);
-  void move(const asmjit::x86::Gp& dst, ir::VarId v);
-  void add_terms(const asmjit::x86::Gp& sum, const std::vector<ir::Affine::Term>& terms);
-  void add_constant(const asmjit::x86::Gp& sum, int64_t value);
-  void multiply(const asmjit::x86::Gp& value, int64_t factor);
+  Gp pointer_register(bool hoist);
 
   const ir::Kernel& kernel_;
   asmjit::x86::Compiler& cc_;
@@ -100,12 +125,13 @@ class IntegerEmitter {
   Address scratch_;
 
   asmjit::BaseNode* entry_ = nullptr;
-  asmjit::x86::Gp buffers_, params_, tasks_, workspace_;
-  std::vector<int> argument_index_;  // per buffer, param or parallel variable: its place in the argument array
-  std::vector<int> variable_index_;
-  std::vector<asmjit::x86::Mem> homes_;       // per variable; empty until used
-  std::vector<asmjit::x86::Gp> in_register_;  // per variable: set while its value lives in a register
-  std::vector<Base> bases_;
+  Gp buffers_, params_, tasks_, workspace_;
+  Gp value_, other_, counter_, term_, pointer_;
+  std::vector<Gp> inner_registers_, local_registers_;  // of the n-th pointer
+  std::vector<int> argument_index_;                    // per buffer: its place in the argument array
+  std::vector<Variable> variables_;
+  int definitions_ = 0;
+  std::vector<PointerHome> homes_;
   std::vector<Pointer> local_;  // pointers computed in the current straight-line code
   int depth_ = 0;               // of conditionals around the current code
   InnerLoop inner_;

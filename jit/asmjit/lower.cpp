@@ -65,7 +65,7 @@ class Lowering {
     block(body);
     integers_.end_conditional();
   }
-  void versions(const ir::Specialise& s, const x86::Gp& value, int64_t lo, int64_t hi, const asmjit::Label& end);
+  void versions(const ir::Specialise& s, int64_t lo, int64_t hi, const asmjit::Label& end);
   bool is_loop(const ir::For& f);
   bool has_loop(const ir::Block& statements);
   void outer_loop(const ir::For& f, bool runs);
@@ -122,19 +122,20 @@ bool Lowering::has_loop(const ir::Block& statements) {
 
 void Lowering::outer_loop(const ir::For& f, bool runs) {
   const asmjit::Label head = cc_.newLabel(), end = cc_.newLabel();
-  const x86::Gp start = integers_.eval(f.lo);
-  integers_.define(f.var, start);
+  const x86::Gp& value = integers_.value();
+  integers_.eval(value, f.lo);
+  integers_.define(f.var, value);
   if (!runs) {
-    integers_.compare(start, f.hi);
+    integers_.compare(value, f.hi);
     cc_.jge(end);
   }
-  integers_.cut_pointers();
   cc_.bind(head);
+  integers_.begin_outer_loop(f.var);
   block(f.body);
-  integers_.cut_pointers();
-  const x86::Gp next = integers_.eval(ir::Affine::var(f.var) + f.step);
-  integers_.define(f.var, next);
-  integers_.compare(next, f.hi);
+  integers_.end_outer_loop();
+  integers_.eval(value, ir::Affine::var(f.var) + f.step);
+  integers_.define(f.var, value);
+  integers_.compare(value, f.hi);
   cc_.jl(head);
   cc_.bind(end);
 }
@@ -143,7 +144,8 @@ void Lowering::outer_loop(const ir::For& f, bool runs) {
 // needs no register unless the body uses its value.
 void Lowering::inner_loop(const ir::For& f, const ir::Affine& length, bool runs) {
   const asmjit::Label head = cc_.newLabel(), end = cc_.newLabel();
-  const x86::Gp left = integers_.eval(length);
+  const x86::Gp& left = integers_.counter();
+  integers_.eval(left, length);
   if (!runs) {
     cc_.test(left, left);
     cc_.jle(end);
@@ -156,7 +158,8 @@ void Lowering::inner_loop(const ir::For& f, const ir::Affine& length, bool runs)
   if (f.step == static_cast<int32_t>(f.step)) {
     cc_.sub(left, f.step);
   } else {
-    cc_.sub(left, integers_.eval(f.step));
+    integers_.eval(integers_.other(), f.step);
+    cc_.sub(left, integers_.other());
   }
   cc_.jg(head);
   cc_.bind(end);
@@ -169,19 +172,22 @@ void Lowering::emit(const ir::Let& let) {
     env().bind(let.var, *value);
     return;
   }
-  x86::Gp result = integers_.eval(let.args.front());
+  const x86::Gp result = integers_.let_register();
+  const x86::Gp& other = integers_.other();
+  integers_.eval(result, let.args.front());
   if (let.op == ir::LetOp::kFloorDiv) {
     const auto divisor = static_cast<uint64_t>(let.divisor);
-    if ((divisor & (divisor - 1)) == 0) {
+    if (std::has_single_bit(divisor)) {
       cc_.shr(result, std::countr_zero(divisor));
     } else {
-      const x86::Gp high = cc_.newInt64(), by = integers_.eval(let.divisor);
+      const x86::Gp high = cc_.newInt64();
+      integers_.eval(other, let.divisor);
       cc_.xor_(high.r32(), high.r32());
-      cc_.div(high, result, by);
+      cc_.div(high, result, other);
     }
   }
   for (size_t i = 1; i < let.args.size(); ++i) {
-    const x86::Gp other = integers_.eval(let.args[i]);
+    integers_.eval(other, let.args[i]);
     cc_.cmp(result, other);
     let.op == ir::LetOp::kMin ? cc_.cmovg(result, other) : cc_.cmovl(result, other);
   }
@@ -194,13 +200,14 @@ void Lowering::emit(const ir::Specialise& s) {
     return;
   }
   const asmjit::Label end = cc_.newLabel();
-  versions(s, integers_.eval(s.value), s.lo, s.hi, end);
+  integers_.eval(integers_.value(), s.value);
+  versions(s, s.lo, s.hi, end);
   cc_.bind(end);
 }
 
-// A binary tree of compares over [lo, hi]; the leaf for `value` falls through into its body.
-void Lowering::versions(const ir::Specialise& s, const x86::Gp& value, int64_t lo, int64_t hi,
-                        const asmjit::Label& end) {
+// A binary tree of compares of value() over [lo, hi]. Bodies use value() for other things: no path leads from a body
+// back into the tree.
+void Lowering::versions(const ir::Specialise& s, int64_t lo, int64_t hi, const asmjit::Label& end) {
   if (stopped()) return;
   if (lo == hi) {
     integers_.begin_conditional();
@@ -211,21 +218,22 @@ void Lowering::versions(const ir::Specialise& s, const x86::Gp& value, int64_t l
   }
   const int64_t middle = lo + (hi - lo + 1) / 2;
   const asmjit::Label upper = cc_.newLabel();
-  integers_.compare(value, middle);
+  integers_.compare(integers_.value(), middle);
   cc_.jge(upper);
-  versions(s, value, lo, middle - 1, end);
+  versions(s, lo, middle - 1, end);
   cc_.bind(upper);
-  versions(s, value, middle, hi, end);
+  versions(s, middle, hi, end);
 }
 
 void Lowering::emit(const ir::If& branch) {
-  if (const std::optional<int64_t> value = env().constant(branch.expr)) {
-    const bool taken = branch.op == ir::CondOp::kEqZero ? *value == 0 : *value >= 0;
+  if (const std::optional<int64_t> known = env().constant(branch.expr)) {
+    const bool taken = branch.op == ir::CondOp::kEqZero ? *known == 0 : *known >= 0;
     block(taken ? branch.then_body : branch.else_body);
     return;
   }
   const asmjit::Label otherwise = cc_.newLabel(), end = cc_.newLabel();
-  const x86::Gp value = integers_.eval(branch.expr);
+  const x86::Gp& value = integers_.value();
+  integers_.eval(value, branch.expr);
   cc_.test(value, value);
   branch.op == ir::CondOp::kEqZero ? cc_.jnz(otherwise) : cc_.js(otherwise);
   conditional(branch.then_body);

@@ -217,11 +217,10 @@ void VectorEmitter::groups(const ir::Permute& op) {
 void VectorEmitter::emit(const ir::LaneMask& op) {
   const int lanes = type(op.dst).lanes;
   const std::optional<int64_t> known = integers_.env().constant(op.count);
-  // Counts beyond the lanes are legal: clamp before narrowing.
-  x86::Gp count;
+  const x86::Gp &count = integers_.value(), &limit = integers_.other();
   if (!known) {
-    count = integers_.eval(op.count);
-    const x86::Gp limit = cc_.newInt64();
+    // Counts beyond the lanes are legal: clamp before narrowing.
+    integers_.eval(count, op.count);
     cc_.mov(limit, lanes);
     cc_.cmp(count, limit);
     cc_.cmovg(count, limit);
@@ -231,7 +230,7 @@ void VectorEmitter::emit(const ir::LaneMask& op) {
   }
   const int64_t fixed = known ? std::clamp<int64_t>(*known, 0, lanes) : 0;
   if (avx512_) {
-    const x86::Gp bits = cc_.newInt32();
+    const x86::Gpd bits = limit.r32();
     cc_.mov(bits, known ? (1 << fixed) - 1 : -1);
     if (!known) cc_.bzhi(bits, bits, count.r32());
     cc_.kmovw(k(op.dst), bits);

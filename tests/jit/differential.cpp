@@ -1,9 +1,6 @@
 // See differential.h.
 #include "tests/jit/differential.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,24 +10,12 @@
 #include <ostream>
 #include <random>
 
+#include "engine/base/guarded_buffer.h"
 #include "kernels/ir/interpret.h"
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify.h"
 
 namespace hone::jit {
-
-GuardedBuffer::GuardedBuffer(size_t bytes, size_t align) : bytes_(bytes) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t body = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
-  mapped_ = body + 2 * page;
-  region_ = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (region_ == MAP_FAILED) std::abort();  // a test cannot go on without memory
-  std::byte* first = static_cast<std::byte*>(region_) + page;
-  if (mprotect(first, body, PROT_READ | PROT_WRITE) != 0) std::abort();
-  data_ = first + (body - bytes) / align * align;
-}
-
-GuardedBuffer::~GuardedBuffer() { munmap(region_, mapped_); }
 
 std::vector<Target> all_targets() {
   std::vector<Target> targets;
@@ -46,17 +31,16 @@ std::string target_name(const testing::TestParamInfo<Target>& info) {
   return std::string(info.param.generator->name()) + "_" + std::string(isa_info(info.param.isa).name);
 }
 
-void fill_random(void* data, size_t bytes, uint32_t seed) {
+void fill_random(std::span<uint32_t> words, uint32_t seed) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   static const float specials[] = {std::nanf(""), kInf,         -kInf,         0.0f, -0.0f,    1e-40f,
                                    -3e-42f,       0.5f,         1.5f,          2.5f, -0.5f,    -2.5f,
                                    3e38f,         2147483648.f, -2147483648.f, 1.0f, 8388609.f};
   std::mt19937 rng(seed);
   std::uniform_real_distribution<float> uniform(-4.0f, 4.0f);
-  auto* words = static_cast<uint32_t*>(data);
-  for (size_t i = 0; i < bytes / 4; ++i) {
+  for (uint32_t& word : words) {
     const bool special = rng() % 8 == 0;
-    words[i] = std::bit_cast<uint32_t>(special ? specials[rng() % std::size(specials)] : uniform(rng));
+    word = std::bit_cast<uint32_t>(special ? specials[rng() % std::size(specials)] : uniform(rng));
   }
 }
 
@@ -75,26 +59,25 @@ int64_t value_of(const ir::Kernel& kernel, const ir::Affine& e, const std::vecto
   return v;
 }
 
-size_t buffer_bytes(const ir::Kernel& kernel, const ir::Buffer& buffer, const std::vector<int64_t>& params) {
+int64_t buffer_bytes(const ir::Kernel& kernel, const ir::Buffer& buffer, const std::vector<int64_t>& params) {
   int64_t last = 0;
   for (size_t d = 0; d < buffer.extents.size(); ++d) {
     const int64_t extent = value_of(kernel, buffer.extents[d], params);
     if (extent == 0) return 0;
     last += (extent - 1) * value_of(kernel, buffer.strides[d], params);
   }
-  return static_cast<size_t>((last + 1) * dtype_bytes(buffer.dtype));
+  return (last + 1) * dtype_bytes(buffer.dtype);
 }
 
-// The arguments of one run: equal seeds give equal contents.
+// The arguments of one run: equal seeds give equal contents. A mapping that fails aborts the test (Result::value).
 struct Arguments {
   Arguments(const ir::Kernel& kernel, const std::vector<int64_t>& params, uint32_t seed)
-      : workspace(static_cast<size_t>(ir::workspace_size(kernel)), 64) {
+      : workspace(GuardedBuffer::create(ir::workspace_size(kernel)).value()) {
     for (ir::BufferId b : kernel.arguments()) {
       const ir::Buffer& decl = kernel.buffers[static_cast<size_t>(b)];
-      buffers.push_back(
-          std::make_unique<GuardedBuffer>(buffer_bytes(kernel, decl, params), static_cast<size_t>(decl.align)));
-      fill_random(buffers.back()->data(), buffers.back()->size(), seed + static_cast<uint32_t>(b));
-      pointers.push_back(buffers.back()->data());
+      buffers.push_back(GuardedBuffer::create(buffer_bytes(kernel, decl, params)).value());
+      fill_random(buffers.back().as<uint32_t>(), seed + static_cast<uint32_t>(b));
+      pointers.push_back(buffers.back().data());
     }
   }
   template <typename Run>
@@ -103,11 +86,11 @@ struct Arguments {
     std::vector<int64_t> tasks(space.axes.size() + 1);
     for (int64_t i = 0; i < space.count; ++i) {
       space.values(i, tasks.data());
-      std::memset(workspace.data(), 0xff, workspace.size());
+      workspace.poison();
       run(pointers.data(), params.data(), tasks.data(), workspace.data());
     }
   }
-  std::vector<std::unique_ptr<GuardedBuffer>> buffers;
+  std::vector<GuardedBuffer> buffers;
   std::vector<void*> pointers;
   GuardedBuffer workspace;
 };
@@ -116,9 +99,9 @@ void compare(const ir::Kernel& kernel, const Arguments& expected, const Argument
   const std::vector<ir::BufferId> ids = kernel.arguments();
   for (size_t b = 0; b < ids.size(); ++b) {
     const ir::Buffer& decl = kernel.buffers[static_cast<size_t>(ids[b])];
-    const auto* x = static_cast<const uint32_t*>(expected.pointers[b]);
-    const auto* y = static_cast<const uint32_t*>(actual.pointers[b]);
-    for (size_t i = 0; i < expected.buffers[b]->size() / 4; ++i) {
+    const std::span<const uint32_t> x = expected.buffers[b].as<uint32_t>(), y = actual.buffers[b].as<uint32_t>();
+    EXPECT_TRUE(actual.buffers[b].slack_intact()) << what << ": buffer " << decl.name << ": store before its start";
+    for (size_t i = 0; i < x.size(); ++i) {
       if (same_value(x[i], y[i], decl.dtype)) continue;
       ADD_FAILURE() << what << ": buffer " << decl.name << " element " << i << ": interpreter "
                     << std::bit_cast<float>(x[i]) << " (0x" << std::hex << x[i] << "), compiled "

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,22 +14,6 @@
 #include "kernels/ir/ir.h"
 
 namespace hone::jit {
-
-// Memory whose last byte is followed by an inaccessible page.
-class GuardedBuffer {
- public:
-  GuardedBuffer(size_t bytes, size_t align);
-  ~GuardedBuffer();
-  GuardedBuffer(const GuardedBuffer&) = delete;
-  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
-  void* data() const { return data_; }
-  size_t size() const { return bytes_; }
-
- private:
-  void* region_;
-  size_t mapped_, bytes_;
-  void* data_;
-};
 
 struct KernelCase {
   std::string name;
@@ -49,7 +34,7 @@ std::string target_name(const testing::TestParamInfo<Target>& info);
 
 // Random floats among which specials (NaN, infinities, signed zeros, denormals, halves, 2^31) are frequent. For s32
 // buffers the same bits are as good as any.
-void fill_random(void* data, size_t bytes, uint32_t seed);
+void fill_random(std::span<uint32_t> words, uint32_t seed);
 
 // True when a and b are the same bits, or both are f32 NaNs.
 bool same_value(uint32_t a, uint32_t b, DType dtype);
