@@ -55,8 +55,9 @@ class OneDnn final : public Way {
     }
     memory b_memory(weights, cpu(), DNNL_MEMORY_NONE);
     if (weights != plain) {
-      packed_ = memory(weights, cpu());
       packed_bytes_ = weights.get_size();
+      owned_ = zeros(static_cast<int64_t>((packed_bytes_ + sizeof(float) - 1) / sizeof(float)));
+      packed_ = memory(weights, cpu(), owned_.get());
       memory from(plain, cpu(), const_cast<float*>(b));
       dnnl::reorder(from, packed_).execute(stream_, from, packed_);
       stream_.wait();
@@ -86,6 +87,7 @@ class OneDnn final : public Way {
   HonePeerProblem p_;
   dnnl::stream stream_;
   dnnl::primitive primitive_;
+  Floats owned_;  // what packed_ lies in
   memory packed_;
   size_t packed_bytes_ = 0;
   Arguments arguments_;

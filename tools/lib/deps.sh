@@ -11,7 +11,7 @@ hone_packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev
 )
 hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
-hone_optional_packages=(ccache libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev)
+hone_optional_packages=(ccache libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev libxsmm-dev)
 
 hone_die() {
   printf '%s: %s\n' "$(basename "$0")" "$1" >&2
