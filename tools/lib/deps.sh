@@ -11,7 +11,8 @@ hone_packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev
 )
 hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
-hone_optional_packages=(ccache libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev libxsmm-dev)
+hone_optional_packages=(ccache)
+hone_peer_packages=(libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev libxsmm-dev)  # with the test packages only
 
 hone_die() {
   printf '%s: %s\n' "$(basename "$0")" "$1" >&2
@@ -29,10 +30,10 @@ hone_missing() {
 hone_install_deps() {
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
     hone_die "this is not a Debian system: install the packages listed in tools/lib/deps.sh by hand, then use the presets of CMakePresets.json"
-  local wanted=("${hone_packages[@]}") missing optional
-  [ "${1:-}" = test ] && wanted+=("${hone_test_packages[@]}")
+  local wanted=("${hone_packages[@]}") extras=("${hone_optional_packages[@]}") missing optional package
+  [ "${1:-}" = test ] && wanted+=("${hone_test_packages[@]}") && extras+=("${hone_peer_packages[@]}")
   mapfile -t missing < <(hone_missing "${wanted[@]}")
-  mapfile -t optional < <(hone_missing "${hone_optional_packages[@]}")
+  mapfile -t optional < <(hone_missing "${extras[@]}")
   [ ${#missing[@]} -eq 0 ] && [ ${#optional[@]} -eq 0 ] && return 0
   if [ "$(id -u)" -ne 0 ]; then
     [ ${#missing[@]} -eq 0 ] && return 0
@@ -49,7 +50,9 @@ hone_install_deps() {
     hone_die "cannot install ${missing[*]}: is there a network, and is this Debian 12? (log: $log)"
   fi
   if [ ${#optional[@]} -gt 0 ] && ! apt-get install -y -qq --no-install-recommends "${optional[@]}" >"$log" 2>&1; then
-    echo "optional packages are not available: ${optional[*]}" >&2
+    for package in "${optional[@]}"; do  # one that this system lacks must not cost the others
+      apt-get install -y -qq --no-install-recommends "$package" >"$log" 2>&1 || echo "optional package is not available: $package" >&2
+    done
   fi
   rm -f "$log"
 }
