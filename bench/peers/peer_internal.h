@@ -135,7 +135,15 @@ void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_
   if (const char* why = refusal(*problem, b)) return refuse(why);
   try {
     auto handle = std::make_unique<Handle>(Handle{*problem, nullptr});
-    if (problem->m > 0 && problem->n > 0 && problem->k > 0) handle->way = fastest(kList(*problem, b), *problem, b);
+    if (problem->m > 0 && problem->n > 0 && problem->k > 0) {
+      std::vector<MakeWay> makers = kList(*problem, b);
+      if (problem->threads > 1) {  // hone's plans may leave threads asleep, too
+        HonePeerProblem alone = *problem;
+        alone.threads = 1;
+        for (MakeWay& make : kList(alone, b)) makers.push_back(std::move(make));
+      }
+      handle->way = fastest(makers, *problem, b);
+    }
     return handle.release();
   } catch (const std::exception& e) {
     return refuse(e.what());
