@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,8 @@ class LlvmLowering {
   std::vector<std::vector<llvm::AllocaInst*>> slots_;
   std::vector<llvm::AllocaInst*> allocas_;
   int64_t expanded_ = 0;
+  int shuffles_ = 0;
+  std::set<llvm::BasicBlock*> keep_apart_;  // not to be merged into their predecessor
   Status status_;
 };
 

@@ -80,7 +80,8 @@ Status LlvmLowering::lower(const std::string& symbol) {
   if (failed()) return status_;
   b_.CreateRetVoid();
 
-  for (BasicBlock& bb : llvm::make_early_inc_range(*function_)) llvm::MergeBlockIntoPredecessor(&bb);
+  for (BasicBlock& bb : llvm::make_early_inc_range(*function_))
+    if (!keep_apart_.contains(&bb)) llvm::MergeBlockIntoPredecessor(&bb);
   llvm::DominatorTree dominators(*function_);
   llvm::PromoteMemToReg(allocas_, dominators);
   if (!isa_.mask_registers) keep_broadcasts(*function_);
