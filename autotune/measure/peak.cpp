@@ -4,7 +4,9 @@
 #include "autotune/measure/peak.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "autotune/measure/clock.h"
@@ -53,88 +55,167 @@ class Runner {
   SteadyClock clock_;
 };
 
-class PeakMeter {
+struct Where {
+  jit::CodeGenerator& generator;
+  Isa isa;
+  int lanes() const { return isa_info(isa).lanes_f32(); }
+};
+
+// Independent chains of fma in registers. 2 pipes x 4 to 5 cycles need 10 chains; 12 leave slack and fit 16 registers.
+class FmaWindow {
  public:
-  PeakMeter(jit::CodeGenerator& generator, Isa isa, const PeakOptions& options)
-      : generator_(generator), isa_(isa), lanes_(isa_info(isa).lanes_f32()), options_(options) {}
-
-  // GFLOP/s of `threads` threads. 2 pipes x 4 to 5 cycles need 10 chains; 12 leave slack and fit 16 registers.
-  Result<double> fma(runtime::Schedule& schedule, double seconds) {
-    const int threads = schedule.parallelism(), chains = 12;
+  static Result<FmaWindow> create(const Where& where, runtime::Schedule& schedule) {
+    const int threads = schedule.parallelism(), lanes = where.lanes();
     HONE_ASSIGN_OR_RETURN(Runner runner,
-                          Runner::create(fma_kernel(lanes_, chains, threads), generator_, isa_, schedule));
-    HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes_, 4, Touch::kNow));
-    void* buffers[] = {out.data()};
-    // 50 000 steps take 100-200 us: long against opening a region, short against an interruption.
-    const int64_t steps = 50'000;
-    const double flops = 2.0 * lanes_ * chains * threads * static_cast<double>(steps);
-    return windows(seconds, [&] { return flops / static_cast<double>(runner.time(buffers, &steps)); });
+                          Runner::create(fma_kernel(lanes, kChains, threads), where.generator, where.isa, schedule));
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes, 4, Touch::kNow));
+    return FmaWindow(std::move(runner), std::move(out), 2.0 * lanes * kChains * threads * static_cast<double>(kSteps));
   }
-
-  // GB/s over `bytes` in all; cold: from memory.
-  Result<double> read(runtime::Schedule& schedule, int64_t bytes, bool cold, double seconds) {
-    HONE_ASSIGN_OR_RETURN(AlignedBuffer x, AlignedBuffer::allocate(bytes, Touch::kNow));
-    std::fill(x.as<float>().begin(), x.as<float>().end(), 1.0f);
-    double best = 0;
-    // Few streams or many, with hints or without: whichever this memory likes best is the ceiling.
-    for (int streams : {1, 4}) {
-      for (bool prefetch : {false, true}) {
-        if (prefetch && !cold) continue;
-        HONE_ASSIGN_OR_RETURN(const double gbs,
-                              read_with(schedule, x, streams, prefetch, cold, seconds / (cold ? 4 : 2)));
-        best = std::max(best, gbs);
-      }
-    }
-    return best;
+  // GFLOP/s of one window.
+  double rate() {
+    void* buffers[] = {out_.data()};
+    return flops_ / static_cast<double>(runner_.time(buffers, &kSteps));
   }
 
  private:
-  template <typename F>
-  double windows(double seconds, F one) {
-    SteadyClock clock;
-    std::vector<double> rates;
-    one(), one();  // code and pages
-    const int64_t end = clock.now_ns() + static_cast<int64_t>(seconds * 1e9);
-    // The first part of the time lets the clock rise; the quantile forgets it.
-    while (rates.size() < 8 || (clock.now_ns() < end && rates.size() < 100'000)) rates.push_back(one());
-    return high_quantile(std::move(rates));
-  }
+  static constexpr int kChains = 12;
+  // 50 000 steps take 100-200 us: long against opening a region, short against an interruption.
+  static constexpr int64_t kSteps = 50'000;
+  FmaWindow(Runner runner, AlignedBuffer out, double flops)
+      : runner_(std::move(runner)), out_(std::move(out)), flops_(flops) {}
 
-  Result<double> read_with(runtime::Schedule& schedule, const AlignedBuffer& x, int streams, bool prefetch, bool cold,
-                           double seconds) {
-    const int threads = schedule.parallelism();
+  Runner runner_;
+  AlignedBuffer out_;
+  double flops_;
+};
+
+// Reads a buffer, window after window. A window of cold reading is 4 MiB a thread, about 0.4 ms; warm reading takes the
+// whole buffer.
+class ReadWindow {
+ public:
+  // `x` must outlive the window and hold no denormals.
+  static Result<ReadWindow> create(const Where& where, runtime::Schedule& schedule, const AlignedBuffer& x, int streams,
+                                   bool prefetch, bool cold) {
+    const int threads = schedule.parallelism(), lanes = where.lanes();
     HONE_ASSIGN_OR_RETURN(Runner runner,
-                          Runner::create(read_kernel(lanes_, streams, prefetch), generator_, isa_, schedule));
-    HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes_, 4, Touch::kNow));
-    // A window of cold reading is 4 MiB a thread, about 0.4 ms; warm reading takes the whole buffer.
-    const int64_t chunk_bytes = int64_t{8} / streams * lanes_ * 4;
+                          Runner::create(read_kernel(lanes, streams, prefetch), where.generator, where.isa, schedule));
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes, 4, Touch::kNow));
+    ReadWindow w(std::move(runner), std::move(out), x, cold);
+    const int64_t chunk_bytes = int64_t{8} / streams * lanes * 4;
     const int64_t window = cold ? std::min<int64_t>(x.size(), (int64_t{4} << 20) * threads) : x.size();
     const int64_t chunks = window / (chunk_bytes * streams * threads);
     const int64_t per_stream = chunks * chunk_bytes / 4;
-    const int64_t params[] = {threads, chunks, per_stream * streams, per_stream};
-    const int64_t bytes = chunks * chunk_bytes * streams * threads;
-    if (bytes == 0) return 0.0;
-    int64_t at = 0;
-    return windows(seconds, [&] {
-      if (at + bytes > x.size()) at = 0;
-      std::byte* begin = x.data() + at;
-      at += bytes / 64 * 64;
-      if (cold) {
-        const std::span<const std::byte> range(begin, static_cast<size_t>(bytes));
-        flush_caches({&range, 1});
-      }
-      void* buffers[] = {begin, out.data()};
-      return static_cast<double>(bytes) / static_cast<double>(runner.time(buffers, params));
-    });
+    w.params_ = {threads, chunks, per_stream * streams, per_stream};
+    w.bytes_ = chunks * chunk_bytes * streams * threads;
+    return w;
+  }
+  // GB/s of one window; 0 when the buffer is too small for one.
+  double rate() {
+    if (bytes_ == 0) return 0;
+    if (at_ + bytes_ > x_->size()) at_ = 0;
+    std::byte* begin = x_->data() + at_;
+    at_ += bytes_ / 64 * 64;
+    if (cold_) {
+      const std::span<const std::byte> range(begin, static_cast<size_t>(bytes_));
+      flush_caches({&range, 1});
+    }
+    void* buffers[] = {begin, out_.data()};
+    return static_cast<double>(bytes_) / static_cast<double>(runner_.time(buffers, params_.data()));
   }
 
-  jit::CodeGenerator& generator_;
-  Isa isa_;
-  int lanes_;
-  PeakOptions options_;
+ private:
+  ReadWindow(Runner runner, AlignedBuffer out, const AlignedBuffer& x, bool cold)
+      : runner_(std::move(runner)), out_(std::move(out)), x_(&x), cold_(cold) {}
+
+  Runner runner_;
+  AlignedBuffer out_;
+  const AlignedBuffer* x_;
+  bool cold_;
+  std::array<int64_t, 4> params_{};
+  int64_t bytes_ = 0, at_ = 0;
 };
 
+Result<AlignedBuffer> readable(int64_t bytes) {
+  HONE_ASSIGN_OR_RETURN(AlignedBuffer x, AlignedBuffer::allocate(bytes, Touch::kNow));
+  std::fill(x.as<float>().begin(), x.as<float>().end(), 1.0f);
+  return x;
+}
+
+template <typename Window>
+double ceiling(Window& window, double seconds) {
+  SteadyClock clock;
+  std::vector<double> rates;
+  window.rate(), window.rate();  // code and pages
+  const int64_t end = clock.now_ns() + static_cast<int64_t>(seconds * 1e9);
+  // The first part of the time lets the clock rise; the quantile forgets it.
+  while (rates.size() < 8 || (clock.now_ns() < end && rates.size() < 100'000)) rates.push_back(window.rate());
+  return high_quantile(std::move(rates));
+}
+
+Result<double> fma_ceiling(const Where& where, runtime::Schedule& schedule, double seconds) {
+  HONE_ASSIGN_OR_RETURN(FmaWindow window, FmaWindow::create(where, schedule));
+  return ceiling(window, seconds);
+}
+
+// Few streams or many, with hints or without: whichever this memory likes best is the ceiling.
+Result<double> read_ceiling(const Where& where, runtime::Schedule& schedule, int64_t bytes, bool cold, double seconds) {
+  HONE_ASSIGN_OR_RETURN(const AlignedBuffer x, readable(bytes));
+  double best = 0;
+  for (int streams : {1, 4}) {
+    for (bool prefetch : {false, true}) {
+      if (prefetch && !cold) continue;
+      HONE_ASSIGN_OR_RETURN(ReadWindow window, ReadWindow::create(where, schedule, x, streams, prefetch, cold));
+      best = std::max(best, ceiling(window, seconds / (cold ? 4 : 2)));
+    }
+  }
+  return best;
+}
+
+Result<Where> where_to_measure(const Machine& machine) {
+  HONE_ASSIGN_OR_RETURN(const Isa isa, machine.best_isa());
+  for (jit::CodeGenerator* g : jit::code_generators())
+    if (g->name() != "interp" && g->targets(isa)) return Where{*g, isa};
+  return unsupported("no code generator of this build emits machine code for this CPU");
+}
+
 }  // namespace
+
+struct CeilingProbe::Impl {
+  Where where;
+  std::unique_ptr<runtime::Schedule> schedule;
+  AlignedBuffer x{};
+  std::optional<FmaWindow> fma{};
+  std::optional<ReadWindow> read{};
+
+  // Made by the first reading: the buffer alone takes longer to touch than many windows of fma.
+  Status make_read() {
+    HONE_ASSIGN_OR_RETURN(x, readable(std::max<int64_t>(64, 16 * schedule->parallelism()) << 20));
+    HONE_ASSIGN_OR_RETURN(read, ReadWindow::create(where, *schedule, x, 4, true, true));
+    return {};
+  }
+};
+
+CeilingProbe::CeilingProbe(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CeilingProbe::CeilingProbe(CeilingProbe&&) noexcept = default;
+CeilingProbe& CeilingProbe::operator=(CeilingProbe&&) noexcept = default;
+CeilingProbe::~CeilingProbe() = default;
+
+Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads) {
+  HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
+  std::unique_ptr<runtime::Schedule> schedule = runtime::make_sequential();
+  if (threads > 1) {
+    HONE_ASSIGN_OR_RETURN(schedule, runtime::make_tbb(threads));
+  }
+  auto impl = std::make_unique<Impl>(Impl{where, std::move(schedule)});
+  HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
+  return CeilingProbe(std::move(impl));
+}
+
+double CeilingProbe::gflops() { return impl_->fma->rate(); }
+double CeilingProbe::read_gbs() {
+  if (!impl_->read && !impl_->make_read().ok()) return 0;
+  return impl_->read->rate();
+}
 
 double Peak::gflops(int threads, int cpus) const {
   if (threads <= 1 || cpus <= 1) return f32_gflops_1t;
@@ -201,29 +282,25 @@ ir::Kernel read_kernel(int lanes, int streams, bool prefetch) {
 }
 
 Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options) {
-  HONE_ASSIGN_OR_RETURN(const Isa isa, machine.best_isa());
-  jit::CodeGenerator* generator = nullptr;
-  for (jit::CodeGenerator* g : jit::code_generators())
-    if (generator == nullptr && g->name() != "interp" && g->targets(isa)) generator = g;
-  if (generator == nullptr) return unsupported("no code generator of this build emits machine code for this CPU");
+  HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
   const int all = std::max(1, options.threads > 0 ? options.threads : machine.cpus_usable);
   std::unique_ptr<runtime::Schedule> one = runtime::make_sequential();
   HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> every, runtime::make_tbb(all));
   // Half of the L2 size that blocking relies on: more would measure L3, less L1.
   const int64_t l2_bytes = blocking_caches(machine).l2 / 2;
 
-  PeakMeter meter(*generator, isa, options);
   Peak peak;
-  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_1t, meter.fma(*one, 0.2 * options.seconds));
-  HONE_ASSIGN_OR_RETURN(peak.l2_gbs_1t, meter.read(*one, l2_bytes, false, 0.1 * options.seconds));
-  HONE_ASSIGN_OR_RETURN(peak.read_gbs_1t, meter.read(*one, options.dram_bytes, true, 0.3 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_1t, fma_ceiling(where, *one, 0.2 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.l2_gbs_1t, read_ceiling(where, *one, l2_bytes, false, 0.1 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.read_gbs_1t, read_ceiling(where, *one, options.dram_bytes, true, 0.3 * options.seconds));
   if (all == 1) {
     peak.f32_gflops_all = peak.f32_gflops_1t;
     peak.read_gbs_all = peak.read_gbs_1t;
     return peak;
   }
-  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_all, meter.fma(*every, 0.1 * options.seconds));
-  HONE_ASSIGN_OR_RETURN(peak.read_gbs_all, meter.read(*every, options.dram_bytes, true, 0.3 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_all, fma_ceiling(where, *every, 0.1 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.read_gbs_all,
+                        read_ceiling(where, *every, options.dram_bytes, true, 0.3 * options.seconds));
   return peak;
 }
 

@@ -2,6 +2,8 @@
 // others: so the ceiling goes through the same code generators, schedule and clock as what is compared with it.
 #pragma once
 
+#include <memory>
+
 #include "engine/base/machine.h"
 #include "jit/codegen.h"
 
@@ -27,6 +29,26 @@ struct PeakOptions {
 // Uses the first code generator that emits machine code for the machine's best ISA; the interpreter would measure
 // itself. Error: unsupported when there is none.
 Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options = {});
+
+// The ceiling of this moment, one short window at a time, to be measured between the samples of what is compared with
+// it. A clock under sustained wide-vector load can be a third below that of a burst (216 and 143 GFLOP/s on one thread
+// of a Granite Rapids VM), so a percentage of a burst's peak says more about the clock than about a kernel.
+class CeilingProbe {
+ public:
+  static Result<CeilingProbe> create(const Machine& machine, int threads);
+  CeilingProbe(CeilingProbe&&) noexcept;
+  CeilingProbe& operator=(CeilingProbe&&) noexcept;
+  ~CeilingProbe();
+
+  double gflops();  // about 0.1 ms
+  double
+  read_gbs();  // from memory, about 1 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
+
+ private:
+  struct Impl;
+  explicit CeilingProbe(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 // The kernels, for tests and for whoever wants to read them.
 // sums[t, lanes]: `chains` independent chains of n dependent fma in each of `threads` tasks.

@@ -27,7 +27,14 @@ constexpr int64_t kFewRows = 32;
 // Beyond this many rows a strip of B would be packed again for too many tiles to be worth a measurement.
 constexpr int64_t kStripRows = 64;
 constexpr int kUnrolls[] = {1, 2, 4};
-constexpr int kPrefetches[] = {0, 4, 8, 16, -1};
+constexpr int kPrefetches[] = {0, 8, 16, 32, -1};
+// How a block of B reaches the tiles: streamed from L2 with a hint (ij), or one panel at a time with the next one
+// announced (ji).
+struct Stream {
+  TileOrder order;
+  int prefetch;
+};
+constexpr Stream kStreams[] = {{TileOrder::kIj, 8}, {TileOrder::kJi, -1}, {TileOrder::kJi, 8}, {TileOrder::kIj, 0}};
 constexpr ParallelDim kDims[] = {ParallelDim::kM, ParallelDim::kN, ParallelDim::kMn};
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -238,7 +245,7 @@ class Enumeration {
 
   std::vector<int64_t> depths(const TransformProgram& t) const {
     if (p_.beta != 0 && t.pack_b != PackB::kStrip) return {k()};
-    const int64_t analytical = round_down(target_.caches.l1d / 2 / 4 / t.mr, 64);
+    const int64_t analytical = round_down(target_.caches.l1d / 3 / 4 / t.mr, 64);
     std::set<int64_t> chosen;
     for (int64_t kc : {analytical, analytical / 2, 2 * analytical, int64_t{256}, int64_t{384}})
       chosen.insert(std::min(k(), even_part(k(), std::max<int64_t>(kc, 32), 8)));
@@ -274,27 +281,38 @@ class Enumeration {
     bool analytical = true;
     for (int64_t kc : depths(t)) {
       t.kc = kc;
-      const int64_t rows_in_l2 = target_.caches.l2 / 3 / 4 / kc;
-      const int64_t columns_in_l2 = round_down(target_.caches.l2 / 2 / 4 / kc, t.nr);
+      const int64_t columns_in_l2 = round_down(target_.caches.l2 / 4 / 4 / kc, t.nr);
       const int64_t share = round_up(ceil_div(n(), threads()), t.nr);
-      t.mc = std::min(round_up(m(), t.mr), even_part(m(), rows_in_l2, t.mr));
-      t.nc = std::min(columns_in_l2, share);
-      t.order = TileOrder::kJi;
-      add(t);
-      t.order = TileOrder::kIj;
-      add(t);
-      t.order = TileOrder::kJi;
-      wide_blocks(t, columns_in_l2, share);
-      if (analytical) knobs(t);
-      analytical = false;
+      for (const Stream& stream : kStreams) {
+        // ij keeps only the rows of one tile hot, ji a whole block of A.
+        const int64_t rows_in_l2 = target_.caches.l2 / (stream.order == TileOrder::kIj ? 16 : 3) / 4 / kc;
+        t.order = stream.order;
+        t.prefetch_b = stream.prefetch;
+        t.mc = std::min(round_up(m(), t.mr), even_part(m(), rows_in_l2, t.mr));
+        t.nc = std::min(columns_in_l2, share);
+        add(t);
+        if (t.pack_b != PackB::kBlock) {
+          TransformProgram by_columns = t;
+          by_columns.parallel = ParallelDim::kN;
+          add(by_columns);
+        }
+        wide_blocks(t, columns_in_l2, share);
+        if (analytical) knobs(t);
+        analytical = false;
+      }
     }
   }
 
-  // The block of B in L3 instead of L2, and half the block of A.
+  // Twice the block of B, or all of it (the rows of A then stay while B passes once), and half the block of A.
   void wide_blocks(TransformProgram t, int64_t columns_in_l2, int64_t share) {
     const TransformProgram start = t;
-    t.nc = std::min(4 * columns_in_l2, share);
+    t.nc = std::min(2 * columns_in_l2, share);
     add(t);
+    if (t.pack_b != PackB::kBlock) {
+      t.nc = round_up(n(), t.nr);
+      t.parallel = ParallelDim::kM;
+      add(t);
+    }
     t = start;
     if (t.mc > 2 * t.mr) {
       t.mc = even_part(m(), t.mc / 2, t.mr);
@@ -315,6 +333,9 @@ class Enumeration {
       t.unroll_k = 2;
       add(t);
     }
+    TransformProgram hint_c = start;
+    hint_c.prefetch_c = true;
+    add(hint_c);
     for (ParallelDim dim : kDims) {
       TransformProgram t = start;
       t.parallel = dim;
@@ -336,7 +357,11 @@ Space enumerate(const MatmulProblem& problem, const Target& target) { return Enu
 
 Candidate default_candidate(const MatmulProblem& problem, const Target& target) {
   const Isa isa = target.isas.empty() ? Isa::kAvx2 : target.isas.back();
-  const int threads = target.threads.empty() ? 1 : target.threads.back();
+  // The runtime's rule, within what may be tried: the largest count that is not more than it would wake.
+  const int limit = target.threads.empty() ? 1 : target.threads.back();
+  int threads = target.threads.empty() ? 1 : target.threads.front();
+  for (int t : target.threads)
+    if (t <= matmul::default_threads(problem, limit)) threads = t;
   return {matmul::default_program(problem, {isa, target.caches, threads}, target.panel),
           target.codegens.empty() ? std::string() : target.codegens.front(), threads};
 }

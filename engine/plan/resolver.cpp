@@ -21,8 +21,6 @@ using matmul::TransformProgram;
 constexpr double kMaxDistance = 3;
 // Up to so many rows the time is that of reading B once.
 constexpr int64_t kFewRows = 8;
-// Below this estimated time the wake-up of a second thread (5-50 us when it sleeps) costs more than it gives.
-constexpr double kWorthThreadsNs = 50'000;
 
 struct Ranked {
   const db::StoredDecision* stored;
@@ -196,7 +194,7 @@ class Resolution {
 
   Result<MatmulPlan> default_plan() {
     MatmulPlan plan;
-    plan.threads = default_threads(problem_, threads_);
+    plan.threads = matmul::default_threads(problem_, threads_);
     plan.rejected = std::move(rejected_);
     Status why_not;
     // Strongest ISA first; a weaker one is the answer when panels do not fit the stronger.
@@ -300,15 +298,6 @@ Result<MatmulPlan> resolve(const MatmulProblem& problem, const Target& target, c
                                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   return Resolution(problem, target, constraints).run(decisions);
-}
-
-int default_threads(const MatmulProblem& problem, int limit) {
-  // One AVX2 core does about 100 flop and moves about 10 bytes a nanosecond; only the order of magnitude matters here.
-  const auto d = [](int64_t v) { return static_cast<double>(v); };
-  const double bytes =
-      4 * d(problem.batch) * (d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n));
-  const double ns = std::max(problem.flops() / 100, bytes / 10);
-  return std::max(1, std::min(limit, static_cast<int>(std::min(ns / kWorthThreadsNs, 4096.0)) + 1));
 }
 
 }  // namespace hone::plan

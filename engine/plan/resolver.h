@@ -102,7 +102,4 @@ struct MatmulPlan {
 Result<MatmulPlan> resolve(const matmul::MatmulProblem& problem, const Target& target, const Decisions& decisions,
                            const Constraints& constraints = {});
 
-// Threads worth waking for a problem when nothing was measured.
-int default_threads(const matmul::MatmulProblem& problem, int limit);
-
 }  // namespace hone::plan

@@ -27,6 +27,9 @@ constexpr int64_t kFewRows = 8;
 // A matrix of B up to this many bytes stays in L2 with A and C: packing it in the call does not pay.
 constexpr int64_t small_b(const BlockingCaches& c) { return c.l2 / 2; }
 
+// Below this estimated time the wake-up of a second thread (5-50 us when it sleeps) costs more than it gives.
+constexpr double kWorthThreadsNs = 50'000;
+
 int64_t round_down(int64_t v, int64_t to) { return std::max(to, v / to * to); }
 
 RegisterTile wide_tile(Isa isa) {
@@ -143,6 +146,15 @@ std::vector<RegisterTile> register_tiles(Isa isa) {
     }
   }
   return tiles;
+}
+
+int default_threads(const MatmulProblem& problem, int limit) {
+  // One AVX2 core does about 100 flop and moves about 10 bytes a nanosecond; only the order of magnitude matters here.
+  const auto d = [](int64_t v) { return static_cast<double>(v); };
+  const double bytes =
+      4 * d(problem.batch) * (d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n));
+  const double ns = std::max(problem.flops() / 100, bytes / 10);
+  return std::max(1, std::min(limit, static_cast<int>(std::min(ns / kWorthThreadsNs, 4096.0)) + 1));
 }
 
 }  // namespace hone::matmul

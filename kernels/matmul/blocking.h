@@ -18,6 +18,9 @@ struct BlockingTarget {
 // Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already).
 TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel = 0);
 
+// Threads worth waking for a problem when nothing was measured, 1..limit.
+int default_threads(const MatmulProblem& problem, int limit);
+
 // Register tiles worth considering on an ISA: those that fill the register budget from 1 row up, widest first.
 struct RegisterTile {
   int64_t mr, nr;

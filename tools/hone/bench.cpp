@@ -153,14 +153,28 @@ double bytes_of(const matmul::MatmulProblem& p) {
   return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * n);
 }
 
+// What one thread count could do at most, round by round.
+struct Ceilings {
+  std::vector<double> gflops, gbs;
+};
+
+// Median over rounds of work / time as a percentage of the ceiling of the same round. A round in which a sample was
+// refused leaves the two lists unequal; then the medians are compared.
+Cell percent_of(const std::vector<double>& ceiling, const std::vector<double>& times, double work) {
+  if (ceiling.empty() || times.empty()) return {};
+  if (ceiling.size() != times.size()) return 100 * work / autotune::median(times) / autotune::median(ceiling);
+  std::vector<double> percent;
+  for (size_t i = 0; i < times.size(); ++i) percent.push_back(100 * work / times[i] / ceiling[i]);
+  return autotune::median(percent);
+}
+
 std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementation& impl, int index, int threads,
-                               const autotune::Race& race, const Setup& s) {
+                               const autotune::Race& race, const Ceilings& ceilings) {
   const std::vector<double> times = race.times(db::Phase::kSearch, index);
   const autotune::Interval t = autotune::median_interval(times, 0.95, 1);
   const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
   const autotune::Interval r = autotune::median_interval(logs, 0.95, 1);
   const double gflops = p.flops() / t.mid, gbs = bytes_of(p) / t.mid;
-  const double read = threads > 1 ? s.peak.read_gbs_all : s.peak.read_gbs_1t;
   std::vector<Cell> row = {matmul::to_string(p),
                            impl.name,
                            int64_t{threads},
@@ -170,8 +184,8 @@ std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementat
                            t.hi,
                            gflops,
                            gbs,
-                           gflops / s.peak.gflops(threads, s.machine.cpus_usable) * 100,
-                           gbs / read * 100};
+                           percent_of(ceilings.gflops, times, p.flops()),
+                           percent_of(ceilings.gbs, times, bytes_of(p))};
   if (index == 0) {
     row.insert(row.end(), {Cell(1.0), Cell(1.0), Cell(1.0), std::string()});
   } else {
@@ -214,16 +228,20 @@ Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int t
   std::vector<int> arms;
   for (int i = 0; i < static_cast<int>(contest.implementations.size()); ++i)
     if (race.prepare(i)) arms.push_back(i);
+  HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, autotune::CeilingProbe::create(s.machine, threads));
+  Ceilings ceilings;
   race.warm_up(arms);
   const int64_t begun = clock.now_ns();
   for (int round = 0; round < args.repetitions && !arms.empty() && !race.stopped(); ++round) {
     if (round >= kFewestRounds && static_cast<double>(clock.now_ns() - begun) * 1e-9 > args.seconds) break;
-    race.round(db::Phase::kSearch, arms);
+    if (!race.round(db::Phase::kSearch, arms)) break;
+    ceilings.gflops.push_back(probe.gflops());
+    ceilings.gbs.push_back(probe.read_gbs());
   }
   bool plan_failed = false;
   for (size_t i = 0; i < contest.implementations.size(); ++i) {
     const bool measured = !race.times(db::Phase::kSearch, static_cast<int>(i)).empty();
-    table.add(measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, s)
+    table.add(measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, ceilings)
                        : failed_row(problem, contest.implementations[i], threads, why[i]));
     plan_failed = plan_failed || (!measured && i < contest.candidates.size() && !race.stopped());
   }

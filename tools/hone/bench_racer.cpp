@@ -37,8 +37,8 @@ Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const matmul::MatmulProbl
                                                        std::span<const autotune::Candidate> candidates,
                                                        std::span<const HonePeer* const> peers, int threads,
                                                        autotune::Clock& clock, const autotune::RacerOptions& options) {
-  std::unique_ptr<BenchRacer> racer(
-      new BenchRacer(as_peers_see_it(problem), candidates.size(), peers, threads, clock, options));
+  std::unique_ptr<BenchRacer> racer(new BenchRacer(as_peers_see_it(problem), problem.b == matmul::BLayout::kPacked,
+                                                   candidates.size(), peers, threads, clock, options));
   HONE_ASSIGN_OR_RETURN(racer->plans_, autotune::MatmulRacer::create(problem, candidates, clock, options));
   return racer;
 }
@@ -78,7 +78,7 @@ autotune::Prepared BenchRacer::prepare_peer(int i) {
                                problem_.row_stride_b(),
                                problem_.row_stride_c(),
                                problem_.b == matmul::BLayout::kNt,
-                               1,
+                               b_constant_ ? 1 : 0,
                                threads_};
   char error[256] = "";
   void* handle = peer(i).prepare(&wanted, operands_->view().b, error, sizeof error);

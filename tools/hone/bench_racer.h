@@ -31,12 +31,14 @@ class BenchRacer final : public autotune::Racer {
     int64_t repeat = 1;
   };
 
-  BenchRacer(const matmul::MatmulProblem& peer_problem, size_t candidates, std::span<const HonePeer* const> peers,
-             int threads, autotune::Clock& clock, const autotune::RacerOptions& options)
+  BenchRacer(const matmul::MatmulProblem& peer_problem, bool b_constant, size_t candidates,
+             std::span<const HonePeer* const> peers, int threads, autotune::Clock& clock,
+             const autotune::RacerOptions& options)
       : problem_(peer_problem),
         candidates_(candidates),
         peers_(peers),
         threads_(threads),
+        b_constant_(b_constant),
         clock_(clock),
         options_(options) {}
 
@@ -51,6 +53,7 @@ class BenchRacer final : public autotune::Racer {
   size_t candidates_;
   std::span<const HonePeer* const> peers_;
   int threads_;
+  bool b_constant_;  // the problem lets B be packed beforehand, so peers may as well
   autotune::Clock& clock_;
   autotune::RacerOptions options_;
   std::unique_ptr<autotune::MatmulRacer> plans_;

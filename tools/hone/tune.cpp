@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "autotune/search/stats.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/table.h"
 
@@ -24,6 +25,7 @@ struct TuneArgs {
 
 constexpr double kDefaultSecondsPerProblem = 10;
 constexpr double kPeakSeconds = 1;
+constexpr int kCeilingWindows = 25;  // about 5 ms
 
 // One line that rewrites itself on a terminal, and a line now and then elsewhere.
 class ProgressLine {
@@ -68,7 +70,8 @@ class ProgressLine {
   std::string last_phase_;
 };
 
-Table report_table(const std::vector<TuneReport>& reports, const autotune::Peak& peak, int cpus) {
+// `ceilings`: GFLOP/s that the threads of each winner could do at most, measured right after it.
+Table report_table(const std::vector<TuneReport>& reports, const std::vector<double>& ceilings) {
   Table table{"tune",
               {{"problem"},
                {"decision"},
@@ -85,10 +88,11 @@ Table report_table(const std::vector<TuneReport>& reports, const autotune::Peak&
                {"codegen"},
                {"program"}},
               {}};
-  for (const TuneReport& r : reports) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const TuneReport& r = reports[i];
     const Result<matmul::MatmulProblem> p = matmul::parse_problem(r.problem);
     const double b_bytes = p.ok() ? 4.0 * static_cast<double>(p->n) * static_cast<double>(p->k) : 0;
-    const double limit = peak.gflops(r.winner.threads, cpus);
+    const double limit = ceilings[i];
     table.add({r.problem, r.decided ? std::string(db::verdict_name(r.decision)) : "none", r.fallback.ns / 1e3,
                r.winner.ns / 1e3, r.winner.gflops, limit > 0 ? Cell(r.winner.gflops / limit * 100) : Cell(),
                r.winner.ns > 0 ? Cell(b_bytes / r.winner.ns) : Cell(), r.speedup,
@@ -121,6 +125,15 @@ nlohmann::ordered_json report_json(const TuneReport& r) {
       {"seconds", r.seconds},
       {"run", r.run_id},
       {"interrupted", r.interrupted}};
+}
+
+// The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
+double ceiling_now(const Machine& machine, int threads) {
+  Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, threads);
+  if (!probe.ok()) return 0;
+  std::vector<double> windows;
+  for (int i = 0; i < kCeilingWindows; ++i) windows.push_back(probe->gflops());
+  return autotune::median(windows);
 }
 
 struct Setup {
@@ -171,6 +184,7 @@ int run_tune(const TuneArgs& args) {
 
   ProgressLine progress(s.shapes.size());
   std::vector<TuneReport> reports;
+  std::vector<double> ceilings;
   for (size_t i = 0; i < s.shapes.size() && !interrupted(); ++i) {
     // What earlier problems left over or overdrew is shared by the rest.
     const double left = std::max(s.budget - spent(), 0.0);
@@ -185,10 +199,11 @@ int run_tune(const TuneArgs& args) {
       fmt::print("{}\n", report_json(*report).dump());
       std::fflush(stdout);
     }
+    ceilings.push_back(ceiling_now(s.machine, report->winner.threads));
     reports.push_back(std::move(*report));
   }
   if (s.format != Format::kJsonl && s.format != Format::kJson)
-    fmt::print("{}", render(report_table(reports, s.options.peak, s.machine.cpus_usable), s.format));
+    fmt::print("{}", render(report_table(reports, ceilings), s.format));
   if (interrupted()) {
     note(fmt::format("interrupted: what was measured of {} problem(s) is kept in {}", reports.size(), s.store->path()));
     return kInterrupted;

@@ -272,12 +272,6 @@ TEST(PlanResolver, BadInputIsNamed) {
   EXPECT_THAT(s.message(), HasSubstr("'gcc' cannot be used here; usable: asmjit, llvm"));
 }
 
-TEST(PlanResolver, SmallProblemsDoNotWakeThreads) {
-  EXPECT_EQ(default_threads({.m = 1, .n = 64, .k = 64, .epilogue = {}}, 8), 1);
-  EXPECT_EQ(default_threads({.m = 512, .n = 4096, .k = 4096, .epilogue = {}}, 8), 8);
-  EXPECT_EQ(default_threads({.m = 1, .n = 4096, .k = 4096, .epilogue = {}}, 2), 2);
-}
-
 TEST(PlanResolver, AThousandPlansFromAColdDatabase) {
   const std::string path = ::testing::TempDir() + "hone_cold_" + std::to_string(getpid()) + ".db";
   {

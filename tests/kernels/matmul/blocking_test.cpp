@@ -75,5 +75,11 @@ TEST(MatmulBlocking, TilesStayWithinTheRegisterBudget) {
   }
 }
 
+TEST(MatmulBlocking, SmallProblemsDoNotWakeThreads) {
+  EXPECT_EQ(default_threads({.m = 1, .n = 64, .k = 64, .epilogue = {}}, 8), 1);
+  EXPECT_EQ(default_threads({.m = 512, .n = 4096, .k = 4096, .epilogue = {}}, 8), 8);
+  EXPECT_EQ(default_threads({.m = 1, .n = 4096, .k = 4096, .epilogue = {}}, 2), 2);
+}
+
 }  // namespace
 }  // namespace hone::matmul
