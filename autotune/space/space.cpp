@@ -278,16 +278,18 @@ class Enumeration {
 
   void blocks(TransformProgram t) {
     t.parallel = t.pack_b == PackB::kBlock ? ParallelDim::kN : ParallelDim::kMn;
-    bool analytical = true;
-    for (int64_t kc : depths(t)) {
-      t.kc = kc;
-      const int64_t columns_in_l2 = round_down(target_.caches.l2 / 4 / 4 / kc, t.nr);
+    const std::vector<int64_t> all_depths = depths(t);
+    for (size_t d = 0; d < all_depths.size(); ++d) {
+      t.kc = all_depths[d];
+      const int64_t columns_in_l2 = round_down(target_.caches.l2 / 4 / 4 / t.kc, t.nr);
       const int64_t share = round_up(ceil_div(n(), threads()), t.nr);
-      for (const Stream& stream : kStreams) {
+      for (size_t i = 0; i < std::size(kStreams); ++i) {
+        // Away from the analytical depth only the two main ways of streaming.
+        if (d > 0 && i >= 2) break;
         // ij keeps only the rows of one tile hot, ji a whole block of A.
-        const int64_t rows_in_l2 = target_.caches.l2 / (stream.order == TileOrder::kIj ? 16 : 3) / 4 / kc;
-        t.order = stream.order;
-        t.prefetch_b = stream.prefetch;
+        const int64_t rows_in_l2 = target_.caches.l2 / (kStreams[i].order == TileOrder::kIj ? 16 : 3) / 4 / t.kc;
+        t.order = kStreams[i].order;
+        t.prefetch_b = kStreams[i].prefetch;
         t.mc = std::min(round_up(m(), t.mr), even_part(m(), rows_in_l2, t.mr));
         t.nc = std::min(columns_in_l2, share);
         add(t);
@@ -296,9 +298,8 @@ class Enumeration {
           by_columns.parallel = ParallelDim::kN;
           add(by_columns);
         }
-        wide_blocks(t, columns_in_l2, share);
-        if (analytical) knobs(t);
-        analytical = false;
+        if (i < 2) wide_blocks(t, columns_in_l2, share);
+        if (d == 0 && i == 0) knobs(t);
       }
     }
   }

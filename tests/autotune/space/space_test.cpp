@@ -123,6 +123,7 @@ TEST(Space, EveryKnobChangesLoopIr) {
   base.mr = 6, base.nr = 16, base.mc = 72, base.nc = 128, base.kc = 256;
   base.parallel = matmul::ParallelDim::kN;
   base.pack_a = matmul::PackA::kRows, base.pack_b = matmul::PackB::kBlock;
+  base.order = matmul::TileOrder::kJi;
   base.unroll_k = 1, base.prefetch_b = 0;
   ASSERT_TRUE(matmul::legal(p, base).ok()) << matmul::legal(p, base).message();
   std::set<uint64_t> hashes = {ir::hash(*matmul::lower(p, base))};
@@ -138,6 +139,7 @@ TEST(Space, EveryKnobChangesLoopIr) {
   t.kc = 128, expect_new("kc", t), t = base;
   t.order = matmul::TileOrder::kIj, expect_new("order", t), t = base;
   t.pack_a = matmul::PackA::kNone, expect_new("pack_a", t), t = base;
+  t.prefetch_c = true, expect_new("prefetch_c", t), t = base;
   t.pack_b = matmul::PackB::kNone, expect_new("pack_b none", t), t = base;
   t.pack_b = matmul::PackB::kStrip, expect_new("pack_b strip", t), t = base;
   t.unroll_k = 2, expect_new("unroll_k", t), t = base;
