@@ -1,12 +1,14 @@
 // See tune.h. Budget: the noise race gets 6% of what is left after setting up (at least kFewestNoiseRounds), the search
-// runs until 70% of the budget is gone, confirmation takes the rest. Rounds are not started when the arms' last times
-// say that they would not end in time, so the total stays within a round of the budget.
+// runs until 64% of the budget is gone, the winner's siblings race until 70%, confirmation takes the rest. Rounds are
+// not started when the arms' last times say that they would not end in time, so the total stays within a round of the
+// budget.
 #include "autotune/tune.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "autotune/cost/cost.h"
 #include "autotune/search/confirm.h"
@@ -14,13 +16,14 @@
 #include "engine/base/log.h"
 #include "engine/base/version.h"
 #include "jit/codegen.h"
-#include "nlohmann/json.hpp"
 
 namespace hone::autotune {
 namespace {
 
 constexpr double kNoiseShare = 0.06;
-constexpr double kSearchEnd = 0.70;
+constexpr double kSearchEnd = 0.64;
+constexpr double kSiblingsEnd = 0.70;
+constexpr int kSiblingRounds = 9;
 
 db::BuildLabel build_label() {
   db::BuildLabel label{.engine = fmt::format("hone {}", version()), .codegens = ""};
@@ -162,15 +165,46 @@ class Tuning {
 
   SearchResult search(Race& race, Strategy strategy) {
     progress("search", static_cast<int>(space_.candidates.size()), 1);
-    SearchTask task{.order = ordered(),
+    SearchTask task{.order = search_order(),
                     .baseline = fallback_,
                     .deadline_ns = deadline(kSearchEnd),
                     .on_progress = [&](int left, int, double ratio) { progress("search", left, ratio); }};
     // Two finalists at least must fit into what is left for confirmation.
     const int arms[] = {fallback_, fallback_};
-    const int64_t needed = (kFewestConfirmRounds + 1) * race.expected_ns(arms);
-    task.deadline_ns = std::min(task.deadline_ns, deadline(1.0) - needed);
-    return strategy.run(race, task);
+    const int64_t latest = deadline(1.0) - (kFewestConfirmRounds + 1) * race.expected_ns(arms);
+    task.deadline_ns = std::min(task.deadline_ns, latest);
+    SearchResult found = strategy.run(race, task);
+    task.deadline_ns = std::min(deadline(kSiblingsEnd), latest);
+    found.winner = best_sibling(race, task, found.winner);
+    return found;
+  }
+
+  // The order of measuring: code generators agree within a few percent on one program, programs do not agree with each
+  // other, so all programs come first with the preferred generator; the winner meets its siblings afterwards.
+  std::vector<int> search_order() const {
+    std::vector<int> order = ordered();
+    std::stable_partition(order.begin(), order.end(), [&](int c) { return codegen_of(c) == target_.codegens.front(); });
+    return order;
+  }
+
+  const std::string& codegen_of(int c) const { return space_.candidates[static_cast<size_t>(c)].codegen; }
+
+  // The winner's program through the other code generators, raced against it until the deadline.
+  int best_sibling(Race& race, const SearchTask& task, int winner) {
+    const Candidate& best = space_.candidates[static_cast<size_t>(winner)];
+    std::vector<int> family = {winner};
+    for (int c = 0; c < static_cast<int>(space_.candidates.size()); ++c) {
+      const Candidate& other = space_.candidates[static_cast<size_t>(c)];
+      if (other.codegen == best.codegen || other.threads != best.threads || !(other.program == best.program)) continue;
+      if (race.prepare(c)) family.push_back(c);
+    }
+    if (family.size() == 1 || !race.alive(winner)) return winner;
+    std::vector<int> arms = family;
+    if (std::find(arms.begin(), arms.end(), task.baseline) == arms.end()) arms.push_back(task.baseline);
+    for (int i = 0; i < kSiblingRounds && race.now() + race.expected_ns(arms) <= task.deadline_ns; ++i)
+      if (!race.round(db::Phase::kSearch, arms)) break;
+    std::erase_if(family, [&](int c) { return race.log_ratios(db::Phase::kSearch, c, task.baseline).empty(); });
+    return family.empty() ? winner : best_of(race, task, family);
   }
 
   Confirmed final_rounds(Race& race, const SearchResult& found) {
