@@ -38,9 +38,12 @@ constexpr double kCopyPerCycle = 4;
 constexpr double kTransposePerCycle = 2.5;
 // Waking the workers and joining them. A pool that spins takes 1-2 us, one that sleeps 5-50.
 constexpr double kRegionNs = 4000;
-// Rows a multiple of 1 KiB apart share 4 to 16 sets of L1: reading mr of them in step misses where packed rows hit.
-// Measured as 5-20% on Sapphire Rapids.
+// Rows a multiple of 4 KiB apart share one set of L1: with more rows than ways, reading them in step misses where
+// packed rows hit. 14 rows in 12 ways were no slower than packed ones on Granite Rapids; 8 ways are what this is for.
 constexpr double kConflictFactor = 1.12;
+// A block of B that streams from L2 without a hint: 135 against 178 GFLOP/s when nothing else is in the way, about half
+// of that in whole plans (Granite Rapids).
+constexpr double kUnhintedFactor = 1.12;
 // Reading nn in place takes one short run per row of B, too short for the prefetcher: exposed L2 latency.
 constexpr double kUnpackedFactor = 1.08;
 // Software prefetch keeps more lines in flight than the hardware's streams: gain when memory is the bound.
@@ -137,10 +140,16 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
   Cost cost;
   TileWork work = tile_work(s, t.unroll_k);
   // Unpacked operands make loads slower, not more.
-  if (t.pack_a == PackA::kNone && t.mr > 4 && p.row_stride_a() * 4 % 1024 == 0 && p.k >= 256)
+  if (t.pack_a == PackA::kNone && t.mr > machine.caches.l1d / 4096 + 2 && p.row_stride_a() * 4 % 4096 == 0)
     work.load *= kConflictFactor, work.fma *= kConflictFactor;
   if (t.pack_b == PackB::kNone && p.b != BLayout::kPacked && p.m > t.mr)
     work.load *= kUnpackedFactor, work.fma *= kUnpackedFactor;
+  const double panel_bytes = s.kc * s.nv * s.lanes * 4, rows_bytes = s.kc * s.mr * 4;
+  const double l1 = static_cast<double>(machine.caches.l1d);
+  const bool ji = t.order == matmul::TileOrder::kJi;
+  const bool from_l2 = !ji || panel_bytes + rows_bytes > l1;
+  if (from_l2 && t.prefetch_b == 0 && t.pack_b != PackB::kStrip && p.m > t.mr)
+    work.load *= kUnhintedFactor, work.fma *= kUnhintedFactor;
   cost.fma = s.batch * work.fma / ghz;
   cost.load = s.batch * work.load / ghz;
   cost.latency = s.batch * work.latency / ghz;
@@ -148,9 +157,6 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
 
   // Every row tile reads its panel again (from L1 when the panel fits beside A's rows, else from L2), and every panel
   // the rows of A.
-  const double panel_bytes = s.kc * s.nv * s.lanes * 4, rows_bytes = s.kc * s.mr * 4;
-  const double l1 = static_cast<double>(machine.caches.l1d);
-  const bool ji = t.order == matmul::TileOrder::kJi;
   const double b_passes = panel_bytes + rows_bytes <= l1 && ji ? ceil_div(s.m, s.mc) : ceil_div(s.m, s.mr);
   const double a_passes = panel_bytes + rows_bytes <= l1 && !ji ? ceil_div(s.n, s.nc) : ceil_div(s.n, s.nv * s.lanes);
   cost.l2 = s.batch * 4 * (elements_b * b_passes + elements_a * a_passes) / machine.l2_gbs;
