@@ -1,5 +1,5 @@
-// The seam between LoopIR and machine code. A code generator sees loops, buffers, vectors and masks; it does not know which
-// op they compute (tools/check greps this folder for names of ops).
+// The seam between LoopIR and machine code. A code generator sees loops, buffers, vectors and masks; it does not know
+// which op they compute (tools/check greps this folder for names of ops).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 #include "engine/base/isa.h"
 #include "engine/base/status.h"
-#include "kernels/ir/ir.h"
+#include "kernels/ir/task.h"
 
 namespace hone::jit {
 

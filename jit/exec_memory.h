@@ -30,7 +30,8 @@ class ExecMemory {
 // Can this process make memory executable? Tried once for real. Hardened kernels (SELinux execmem, seccomp) say no.
 Status exec_memory_available();
 
-// Makes every later request fail as a hardened kernel would, for tests (and HONE_CPU descriptions with "exec_memory": false).
+// Makes every later request fail as a hardened kernel would, for tests (and HONE_CPU descriptions with "exec_memory":
+// false).
 void refuse_exec_memory_for_testing(bool refuse);
 
 }  // namespace hone::jit

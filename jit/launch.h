@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "jit/codegen.h"
-#include "kernels/ir/ir.h"
+#include "kernels/ir/task.h"
 
 namespace hone::jit {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/ir/ir.h"
+#include "kernels/ir/task.h"
 
 namespace hone::jit {
 

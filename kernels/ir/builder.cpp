@@ -17,7 +17,8 @@ BufferId Builder::buffer(Buffer buffer) {
 
 RegId Builder::reg(std::string name, RegType type, std::vector<int64_t> dims) {
   auto taken = [&](const std::string& n) {
-    return std::any_of(kernel_.registers.begin(), kernel_.registers.end(), [&](const Register& r) { return r.name == n; });
+    return std::any_of(kernel_.registers.begin(), kernel_.registers.end(),
+                       [&](const Register& r) { return r.name == n; });
   };
   std::string unique = name;
   for (int i = 1; taken(unique); ++i) unique = name + "_" + std::to_string(i);
@@ -79,16 +80,22 @@ Affine Builder::let_floor_div(const std::string& name, Affine e, int64_t divisor
 
 void Builder::constant(RegRef dst, float value) { push({Const{std::move(dst), std::bit_cast<uint32_t>(value)}}); }
 void Builder::constant_s32(RegRef dst, int32_t value) { push({Const{std::move(dst), static_cast<uint32_t>(value)}}); }
-void Builder::load(RegRef dst, Access src, RegRef mask) { push({Load{std::move(dst), std::move(src), std::move(mask)}}); }
+void Builder::load(RegRef dst, Access src, RegRef mask) {
+  push({Load{std::move(dst), std::move(src), std::move(mask)}});
+}
 void Builder::broadcast(RegRef dst, Access src) { push({Broadcast{std::move(dst), std::move(src)}}); }
-void Builder::store(Access dst, RegRef src, RegRef mask) { push({Store{std::move(dst), std::move(src), std::move(mask)}}); }
+void Builder::store(Access dst, RegRef src, RegRef mask) {
+  push({Store{std::move(dst), std::move(src), std::move(mask)}});
+}
 void Builder::binary(BinaryOp op, RegRef dst, RegRef a, RegRef b) {
   push({Binary{op, std::move(dst), std::move(a), std::move(b)}});
 }
 void Builder::fma(RegRef dst, RegRef a, RegRef b, RegRef c) {
   push({Fma{std::move(dst), std::move(a), std::move(b), std::move(c)}});
 }
-void Builder::unary(UnaryOp op, RegRef dst, RegRef src, int imm) { push({Unary{op, std::move(dst), std::move(src), imm}}); }
+void Builder::unary(UnaryOp op, RegRef dst, RegRef src, int imm) {
+  push({Unary{op, std::move(dst), std::move(src), imm}});
+}
 void Builder::compare(CompareOp op, RegRef mask, RegRef a, RegRef b) {
   push({Compare{op, std::move(mask), std::move(a), std::move(b)}});
 }

@@ -1,4 +1,5 @@
-// Builds LoopIR without writing node literals. The builder keeps a stack of open blocks; loops take their body as a callable:
+// Builds LoopIR without writing node literals. The builder keeps a stack of open blocks; loops take their body as a
+// callable:
 //
 //   Builder b("copy");
 //   VarId n = b.param("n");

@@ -1,5 +1,6 @@
 // Kernel -> FlatProgram. See flat_internal.h.
 #include "kernels/ir/flat_internal.h"
+#include "kernels/ir/task.h"
 
 namespace hone::ir {
 namespace {

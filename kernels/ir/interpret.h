@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/base/status.h"
-#include "kernels/ir/ir.h"
+#include "kernels/ir/task.h"
 
 namespace hone::ir {
 

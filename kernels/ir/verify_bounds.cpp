@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "kernels/ir/facts_internal.h"
+#include "kernels/ir/task.h"
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify_internal.h"
 

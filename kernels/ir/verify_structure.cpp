@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/ir/spelling_internal.h"
+#include "kernels/ir/task.h"
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify_internal.h"
 

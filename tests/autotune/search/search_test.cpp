@@ -8,7 +8,7 @@
 #include "autotune/search/confirm.h"
 #include "autotune/search/stats.h"
 #include "autotune/search/strategy.h"
-#include "simulated_racer.h"
+#include "tests/autotune/search/simulated_racer.h"
 
 namespace hone::autotune {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/ir/builder.h"
-#include "kernels/ir/ir.h"
+#include "kernels/ir/task.h"
 #include "tests/kernels/ir/sample_kernels.h"
 
 namespace hone::ir {

@@ -1,4 +1,5 @@
 #include "kernels/ir/text.h"
+#include "kernels/ir/task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
