@@ -3,6 +3,7 @@
 // instruction. Of the serial loops only the innermost are worth registers of their own, see integers_internal.h.
 #include "jit/asmjit/lower_internal.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "jit/asmjit/integers_internal.h"
@@ -27,6 +28,8 @@ class Lowering {
     if (isa_ == Isa::kAvx512) func->frame().setAvx512Enabled();
     integers_.begin_function(func);
     block(*ir::task_nest(kernel_).body);
+    close_run();
+    keep_idle_registers_in_memory();
     cc_.endFunc();
     if (!stopped()) return {};
     return unsupported("kernel '" + kernel_.name + "' expands to more than " + std::to_string(kMaxExpandedStatements) +
@@ -47,6 +50,7 @@ class Lowering {
 
   template <typename Op>
   void emit(const Op& op) {
+    open_run();
     vectors_.emit(op);
   }
   void emit(const ir::For& f);
@@ -62,7 +66,10 @@ class Lowering {
   }
   void conditional(const ir::Block& body) {
     integers_.begin_conditional();
+    vectors_.lifetimes().begin_branch();
     block(body);
+    close_run();
+    vectors_.lifetimes().end_branch();
     integers_.end_conditional();
   }
   void versions(const ir::Specialise& s, int64_t lo, int64_t hi, const asmjit::Label& end);
@@ -71,11 +78,40 @@ class Lowering {
   void outer_loop(const ir::For& f, bool runs);
   void inner_loop(const ir::For& f, const ir::Affine& length, bool runs);
 
+  // Code is divided into parts, around which registers may be kept in memory (see lifetimes_internal.h): loops, and
+  // runs of straight-line code between loops and branches.
+  void begin_part(bool certain) {
+    const int number = vectors_.lifetimes().begin_part(certain);
+    parts_.push_back({number, cc_.cursor(), nullptr});
+    open_parts_.push_back(parts_.size() - 1);
+  }
+  void end_part() {
+    vectors_.lifetimes().end_part();
+    parts_[open_parts_.back()].after = cc_.cursor();
+    open_parts_.pop_back();
+  }
+  void open_run() {
+    if (!in_run_) begin_part(true);
+    in_run_ = true;
+  }
+  void close_run() {
+    if (in_run_) end_part();
+    in_run_ = false;
+  }
+  void keep_idle_registers_in_memory();
+
   const ir::Kernel& kernel_;
   const Isa isa_;
   x86::Compiler& cc_;
   IntegerEmitter integers_;
   VectorEmitter vectors_;
+  struct Part {
+    int number;
+    asmjit::BaseNode *before, *after;  // cursors
+  };
+  std::vector<Part> parts_;
+  std::vector<size_t> open_parts_;
+  bool in_run_ = false;
   int64_t statements_ = 0;
 };
 
@@ -94,10 +130,21 @@ void Lowering::emit(const ir::For& f) {
   const std::optional<int64_t> lo = env().constant(f.lo);
   if (known && length.constant() <= f.step && lo) {
     expand(f.var, *lo, f.body);
-  } else if (has_loop(f.body)) {
-    outer_loop(f, known);
   } else {
-    inner_loop(f, length, known);
+    close_run();
+    begin_part(known);
+    has_loop(f.body) ? outer_loop(f, known) : inner_loop(f, length, known);
+    end_part();
+  }
+}
+
+void Lowering::keep_idle_registers_in_memory() {
+  if (stopped()) return;
+  for (const Lifetimes::Eviction& e : vectors_.lifetimes().plan(isa_info(isa_).vector_registers)) {
+    auto place = [&](int number) {
+      return std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.number == number; });
+    };
+    vectors_.keep_in_memory(e.element, place(e.first)->before, place(e.last)->after);
   }
 }
 
@@ -132,6 +179,7 @@ void Lowering::outer_loop(const ir::For& f, bool runs) {
   cc_.bind(head);
   integers_.begin_outer_loop(f.var);
   block(f.body);
+  close_run();
   integers_.end_outer_loop();
   integers_.eval(value, ir::Affine::var(f.var) + f.step);
   integers_.define(f.var, value);
@@ -154,6 +202,7 @@ void Lowering::inner_loop(const ir::For& f, const ir::Affine& length, bool runs)
   cc_.align(asmjit::AlignMode::kCode, 64);
   cc_.bind(head);
   block(f.body);
+  close_run();
   integers_.end_inner_loop();
   if (f.step == static_cast<int32_t>(f.step)) {
     cc_.sub(left, f.step);
@@ -199,9 +248,12 @@ void Lowering::emit(const ir::Specialise& s) {
     expand(s.var, *value, s.body);
     return;
   }
+  close_run();
   const asmjit::Label end = cc_.newLabel();
   integers_.eval(integers_.value(), s.value);
+  vectors_.lifetimes().begin_branches();
   versions(s, s.lo, s.hi, end);
+  vectors_.lifetimes().end_branches();
   cc_.bind(end);
 }
 
@@ -210,9 +262,9 @@ void Lowering::emit(const ir::Specialise& s) {
 void Lowering::versions(const ir::Specialise& s, int64_t lo, int64_t hi, const asmjit::Label& end) {
   if (stopped()) return;
   if (lo == hi) {
-    integers_.begin_conditional();
-    expand(s.var, lo, s.body);
-    integers_.end_conditional();
+    env().bind(s.var, lo);
+    conditional(s.body);
+    env().unbind(s.var);
     cc_.jmp(end);
     return;
   }
@@ -231,15 +283,18 @@ void Lowering::emit(const ir::If& branch) {
     block(taken ? branch.then_body : branch.else_body);
     return;
   }
+  close_run();
   const asmjit::Label otherwise = cc_.newLabel(), end = cc_.newLabel();
   const x86::Gp& value = integers_.value();
   integers_.eval(value, branch.expr);
   cc_.test(value, value);
   branch.op == ir::CondOp::kEqZero ? cc_.jnz(otherwise) : cc_.js(otherwise);
+  vectors_.lifetimes().begin_branches();
   conditional(branch.then_body);
   if (!branch.else_body.empty()) cc_.jmp(end);
   cc_.bind(otherwise);
   conditional(branch.else_body);
+  vectors_.lifetimes().end_branches();
   cc_.bind(end);
 }
 

@@ -44,11 +44,11 @@ Status check_registers(const ir::Kernel& kernel, Isa isa) {
 
 VectorEmitter::VectorEmitter(const ir::Kernel& kernel, Isa isa, x86::Compiler& cc, IntegerEmitter& integers)
     : kernel_(kernel), cc_(cc), integers_(integers), avx512_(isa_info(isa).mask_registers) {
-  for (const ir::Register& r : kernel.registers) registers_.emplace_back(register_elements(r));
+  for (const ir::Register& r : kernel.registers) elements_.emplace_back(register_elements(r), -1);
 }
 
 void VectorEmitter::emit(const ir::Const& op) {
-  const Vec& dst = vec(op.dst);
+  const Vec dst = def(op.dst);
   if (op.bits == 0) {
     cc_.vxorps(dst, dst, dst);
   } else {
@@ -57,7 +57,7 @@ void VectorEmitter::emit(const ir::Const& op) {
 }
 
 void VectorEmitter::emit(const ir::Load& op) {
-  const Vec& dst = vec(op.dst);
+  const Vec dst = def(op.dst);
   const x86::Mem src = integers_.address(op.src);
   const bool scalar = type(op.dst).lanes == 1;
   if (!op.mask.valid()) {
@@ -65,34 +65,35 @@ void VectorEmitter::emit(const ir::Load& op) {
   } else if (!avx512_) {
     cc_.vmaskmovps(dst, memory_mask(op.mask), src);
   } else {
-    cc_.k(k(op.mask)).z();
+    cc_.k(use_k(op.mask)).z();
     scalar ? cc_.vmovss(dst.xmm(), src) : cc_.vmovups(dst, src);
   }
 }
 
 void VectorEmitter::emit(const ir::Broadcast& op) {
+  const Vec dst = def(op.dst);
   const x86::Mem src = integers_.address(op.src);
   if (type(op.dst).lanes == 1) {
-    cc_.vmovss(vec(op.dst).xmm(), src);
+    cc_.vmovss(dst.xmm(), src);
   } else {
-    cc_.vbroadcastss(vec(op.dst), src);
+    cc_.vbroadcastss(dst, src);
   }
 }
 
 void VectorEmitter::emit(const ir::Store& op) {
-  const Vec& src = vec(op.src);
+  const Vec src = use(op.src);
   const x86::Mem dst = integers_.address(op.dst);
   const bool scalar = type(op.src).lanes == 1;
   if (op.mask.valid() && !avx512_) {
     cc_.vmaskmovps(dst, memory_mask(op.mask), src);
     return;
   }
-  if (op.mask.valid()) cc_.k(k(op.mask));
+  if (op.mask.valid()) cc_.k(use_k(op.mask));
   scalar ? cc_.vmovss(dst, src.xmm()) : cc_.vmovups(dst, src);
 }
 
 void VectorEmitter::emit(const ir::Binary& op) {
-  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  const Vec a = use(op.a), b = use(op.b), dst = def(op.dst);
   const bool s32 = type(op.dst).dtype == DType::kS32;
   switch (op.op) {
     case ir::BinaryOp::kAdd:
@@ -117,7 +118,7 @@ void VectorEmitter::emit(const ir::Binary& op) {
 }
 
 void VectorEmitter::emit(const ir::Fma& op) {
-  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b), &c = vec(op.c);
+  const Vec a = use(op.a), b = use(op.b), c = use(op.c), dst = def(op.dst);
   if (dst.id() == c.id()) {
     cc_.vfmadd231ps(dst, a, b);
   } else if (dst.id() == a.id()) {
@@ -131,7 +132,7 @@ void VectorEmitter::emit(const ir::Fma& op) {
 }
 
 void VectorEmitter::emit(const ir::Unary& op) {
-  const Vec &dst = vec(op.dst), &src = vec(op.src);
+  const Vec src = use(op.src), dst = def(op.dst);
   const int lanes = type(op.dst).lanes;
   switch (op.op) {
     case ir::UnaryOp::kMove:
@@ -162,24 +163,26 @@ void VectorEmitter::emit(const ir::Unary& op) {
 }
 
 void VectorEmitter::emit(const ir::Compare& op) {
+  const Vec a = use(op.a), b = use(op.b);
   if (avx512_) {
-    cc_.vcmpps(k(op.dst), vec(op.a), vec(op.b), predicate(op.op));
+    cc_.vcmpps(def_k(op.dst), a, b, predicate(op.op));
   } else {
-    cc_.vcmpps(vec(op.dst), vec(op.a), vec(op.b), predicate(op.op));
+    cc_.vcmpps(def(op.dst), a, b, predicate(op.op));
   }
 }
 
 void VectorEmitter::emit(const ir::Select& op) {
-  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  const Vec a = use(op.a), b = use(op.b), dst = def(op.dst);
   if (!avx512_) {
-    cc_.vblendvps(dst, b, a, vec(op.mask));
+    cc_.vblendvps(dst, b, a, use(op.mask));
   } else {
-    cc_.k(k(op.mask)).vblendmps(dst, b, a);
+    // The mask selects, nothing is merged: without overwrite() the allocator would keep the old dst alive up to here.
+    cc_.overwrite().k(use_k(op.mask)).vblendmps(dst, b, a);
   }
 }
 
 void VectorEmitter::emit(const ir::Permute& op) {
-  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  const Vec a = use(op.a), b = use(op.b), dst = def(op.dst);
   switch (op.op) {
     case ir::PermuteOp::kUnpackLo32:
       cc_.vunpcklps(dst, a, b);
@@ -200,7 +203,7 @@ void VectorEmitter::emit(const ir::Permute& op) {
 }
 
 void VectorEmitter::groups(const ir::Permute& op) {
-  const Vec &dst = vec(op.dst), &a = vec(op.a), &b = vec(op.b);
+  const Vec a = use(op.a), b = use(op.b), dst = def(op.dst);
   const int lanes = type(op.dst).lanes;
   const int first = op.imm & 3, second = (op.imm >> 4) & 3;  // of (a0, a1, b0, b1)
   if (lanes == 16) {
@@ -233,20 +236,20 @@ void VectorEmitter::emit(const ir::LaneMask& op) {
     const x86::Gpd bits = limit.r32();
     cc_.mov(bits, known ? (1 << fixed) - 1 : -1);
     if (!known) cc_.bzhi(bits, bits, count.r32());
-    cc_.kmovw(k(op.dst), bits);
+    cc_.kmovw(def_k(op.dst), bits);
     return;
   }
   if (known) {
     uint32_t mask[8];
     for (int i = 0; i < 8; ++i) mask[i] = i < fixed ? ~0u : 0u;
-    cc_.vmovups(vec(op.dst), pool_vector(mask));
+    cc_.vmovups(def(op.dst), pool_vector(mask));
     return;
   }
   const x86::Xmm narrow = cc_.newXmm();
   const Vec wide = new_vec(lanes);
   cc_.vmovd(narrow, count.r32());
   cc_.vpbroadcastd(wide, narrow);
-  cc_.vpcmpgtd(vec(op.dst), wide, pool_vector({0, 1, 2, 3, 4, 5, 6, 7}));
+  cc_.vpcmpgtd(def(op.dst), wide, pool_vector({0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 void VectorEmitter::emit(const ir::Prefetch& op) {
@@ -263,17 +266,28 @@ void VectorEmitter::emit(const ir::Prefetch& op) {
   }
 }
 
-const asmjit::BaseReg& VectorEmitter::reg(const ir::RegRef& r) {
+const asmjit::BaseReg& VectorEmitter::reg(const ir::RegRef& r, Role role) {
   const ir::Register& decl = kernel_.registers[static_cast<size_t>(r.reg)];
-  asmjit::BaseReg& element = registers_[static_cast<size_t>(r.reg)][register_element(decl, r, integers_.env())];
-  if (!element.isValid()) {
-    if (decl.type.mask && avx512_) {
-      element = cc_.newKw();
-    } else {
-      element = new_vec(decl.type.lanes);
-    }
+  int& element = elements_[static_cast<size_t>(r.reg)][register_element(decl, r, integers_.env())];
+  const bool mask_register = decl.type.mask && avx512_;
+  if (element < 0) {
+    element = static_cast<int>(virtual_.size());
+    virtual_.push_back(mask_register ? asmjit::BaseReg(cc_.newKw()) : asmjit::BaseReg(new_vec(decl.type.lanes)));
   }
-  return element;
+  if (!mask_register) role == Role::kUse ? lifetimes_.use(element) : lifetimes_.define(element);
+  return virtual_[static_cast<size_t>(element)];
+}
+
+void VectorEmitter::keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after) {
+  const auto at = static_cast<size_t>(element);
+  const Vec reg = virtual_[at].as<Vec>();
+  memory_.resize(virtual_.size());
+  if (!memory_[at].hasBase()) memory_[at] = cc_.newStack(reg.size(), reg.size());
+  asmjit::BaseNode* here = cc_.setCursor(before);
+  cc_.vmovups(memory_[at], reg);
+  cc_.setCursor(after);
+  cc_.vmovups(reg, memory_[at]);
+  cc_.setCursor(here);
 }
 
 VectorEmitter::Vec VectorEmitter::new_vec(int lanes) {
@@ -296,10 +310,11 @@ x86::Mem VectorEmitter::splat_operand(uint32_t bits, int lanes) {
 }
 
 VectorEmitter::Vec VectorEmitter::memory_mask(const ir::RegRef& mask) {
-  if (type(mask).lanes != 1) return vec(mask);
+  const Vec lanes = use(mask);
+  if (type(mask).lanes != 1) return lanes;
   // Only lane 0 of a scalar's mask is defined; vmaskmovps would act on the others.
   const x86::Xmm lane0 = cc_.newXmm();
-  cc_.vinsertps(lane0, vec(mask).xmm(), vec(mask).xmm(), 0x0e);
+  cc_.vinsertps(lane0, lanes.xmm(), lanes.xmm(), 0x0e);
   return lane0;
 }
 

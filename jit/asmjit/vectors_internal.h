@@ -15,6 +15,7 @@
 #include "engine/base/isa.h"
 #include "engine/base/status.h"
 #include "jit/asmjit/integers_internal.h"
+#include "jit/asmjit/lifetimes_internal.h"
 #include "kernels/ir/ir.h"
 
 namespace hone::jit {
@@ -39,14 +40,24 @@ class VectorEmitter {
   void emit(const ir::LaneMask& op);
   void emit(const ir::Prefetch& op);
 
+  // What was emitted, for liveness. The lowering adds loops and branches.
+  Lifetimes& lifetimes() { return lifetimes_; }
+  // Keeps register elements in memory from `before` to `after` (cursors in front of and behind a loop).
+  void keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after);
+
  private:
   using Vec = asmjit::x86::Vec;
   using KReg = asmjit::x86::KReg;
 
   const ir::RegType& type(const ir::RegRef& r) const { return kernel_.registers[static_cast<size_t>(r.reg)].type; }
-  const asmjit::BaseReg& reg(const ir::RegRef& r);
-  const Vec& vec(const ir::RegRef& r) { return reg(r).as<Vec>(); }
-  const KReg& k(const ir::RegRef& r) { return reg(r).as<KReg>(); }
+  // The virtual register of a LoopIR register, as an operand that is read (use) or written (def). An operation takes
+  // its uses first.
+  enum class Role { kUse, kDef };
+  const asmjit::BaseReg& reg(const ir::RegRef& r, Role role);
+  const Vec& use(const ir::RegRef& r) { return reg(r, Role::kUse).as<Vec>(); }
+  const Vec& def(const ir::RegRef& r) { return reg(r, Role::kDef).as<Vec>(); }
+  const KReg& use_k(const ir::RegRef& r) { return reg(r, Role::kUse).as<KReg>(); }
+  const KReg& def_k(const ir::RegRef& r) { return reg(r, Role::kDef).as<KReg>(); }
   Vec new_vec(int lanes);
 
   asmjit::x86::Mem pool(uint32_t bits);                      // one 32-bit constant
@@ -59,7 +70,10 @@ class VectorEmitter {
   asmjit::x86::Compiler& cc_;
   IntegerEmitter& integers_;
   const bool avx512_;
-  std::vector<std::vector<asmjit::BaseReg>> registers_;  // per LoopIR register, per element; made when first used
+  std::vector<std::vector<int>> elements_;  // per LoopIR register and element: index of virtual_, or -1 until used
+  std::vector<asmjit::BaseReg> virtual_;
+  std::vector<asmjit::x86::Mem> memory_;  // per virtual register: where keep_in_memory puts it
+  Lifetimes lifetimes_;
 };
 
 }  // namespace hone::jit

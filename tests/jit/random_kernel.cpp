@@ -45,7 +45,14 @@ class RandomKernel {
     buffer("io", Scope::kInOut, kColumns + 19);
     buffer("ws", Scope::kWorkspace, kColumns + 16);
     buffer("strided", Scope::kInOut, Affine::var(ld));
-    floats_ = b_.reg("f", {.lanes = lanes_}, {2, 3});
+    // Few registers, about as many as there are, or more.
+    rows_ = std::array<int64_t, 3>{2, 4, 7}[pick(3)];
+    columns_ = 2 + rows_;
+    floats_ = b_.reg("f", {.lanes = lanes_}, {rows_, columns_});
+    final_ = b_.buffer({.name = "final",
+                        .scope = Scope::kOut,
+                        .extents = {rows_, columns_, lanes_},
+                        .strides = {columns_ * lanes_, lanes_, 1}});
     ints_ = b_.reg("s", {.dtype = DType::kS32, .lanes = lanes_}, {3});
     masks_ = b_.reg("m", {.lanes = lanes_, .mask = true}, {2});
     tasks(static_cast<int>(pick(3)));
@@ -61,12 +68,15 @@ class RandomKernel {
 
   void tasks(int parallel) {
     if (parallel == 0) {
-      for (int64_t i = 0; i < 2; ++i)
-        for (int64_t j = 0; j < 3; ++j)
+      for (int64_t i = 0; i < rows_; ++i)
+        for (int64_t j = 0; j < columns_; ++j)
           b_.constant(b_.at(floats_, {i, j}), static_cast<float>(i) - 0.5f * static_cast<float>(j));
       for (int64_t i = 0; i < 3; ++i) b_.constant_s32(b_.at(ints_, {i}), static_cast<int32_t>(i * 1000003));
       for (int64_t i = 0; i < 2; ++i) b_.lane_mask(b_.at(masks_, {i}), i + 1);
       statements(3, 6);
+      // What every register ends up with.
+      for (int64_t i = 0; i < rows_; ++i)
+        for (int64_t j = 0; j < columns_; ++j) b_.store({final_, {i, j, 0}}, b_.at(floats_, {i, j}));
       return;
     }
     const int64_t lo = draw(0, 2), hi = lo + draw(1, 4), step = draw(1, 3);
@@ -184,7 +194,7 @@ class RandomKernel {
     }
   }
 
-  ir::RegRef f() { return b_.at(floats_, {index(2, true), index(3, true)}); }
+  ir::RegRef f() { return b_.at(floats_, {index(rows_, true), index(columns_, true)}); }
   ir::RegRef s() { return b_.at(ints_, {index(3, true)}); }
   ir::RegRef m() { return b_.at(masks_, {index(2, true)}); }
   ir::RegRef maybe_mask() { return chance(30) ? m() : ir::RegRef{}; }
@@ -243,8 +253,10 @@ class RandomKernel {
   Builder b_;
   uint32_t seed_;
   int lanes_ = 1;
+  int64_t rows_ = 0, columns_ = 0;
   std::vector<Integer> scope_;
   std::vector<ir::BufferId> buffers_;
+  ir::BufferId final_ = -1;
   ir::RegId floats_ = -1, ints_ = -1, masks_ = -1;
 };
 

@@ -1,0 +1,81 @@
+// No register tile that the space enumerates spills in its innermost loops, whatever is packed, unrolled or prefetched
+// around it: read from the emitted instructions, for both instruction sets wherever the test runs.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "jit/asmjit/generator.h"
+#include "kernels/matmul/blocking.h"
+#include "tests/jit/asmjit/listing.h"
+
+namespace hone::jit {
+namespace {
+
+using matmul::MatmulProblem;
+using matmul::TransformProgram;
+
+// A broadcast of an element of a buffer, not of a constant (those are at a label).
+bool broadcasts_from_memory(const std::vector<std::string>& loop) {
+  return std::any_of(loop.begin(), loop.end(), [](const std::string& l) {
+    return l.rfind("vbroadcastss", 0) == 0 && l.find(", [r") != std::string::npos;
+  });
+}
+
+class JitAsmjitTiles : public testing::TestWithParam<Isa> {
+ protected:
+  // Every loop with an fma and a broadcast of A in it is free of the stack, and of moves between vector registers.
+  void expect_clean(const MatmulProblem& problem, const TransformProgram& program) {
+    if (!matmul::legal(problem, program).ok()) return;
+    const auto kernel = matmul::lower(problem, program);
+    ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
+    const auto listing = asmjit_listing(kernel.value(), program.isa);
+    ASSERT_TRUE(listing.ok()) << listing.status().to_string();
+    bool found = false;
+    for (const std::vector<std::string>& loop : inner_loops(listing.value())) {
+      if (count(loop, "vfmadd") == 0 || !broadcasts_from_memory(loop)) continue;  // an epilogue
+      found = true;
+      ASSERT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << matmul::to_string(problem) << "\n"
+                                                                         << matmul::to_string(program) << "\n"
+                                                                         << joined(loop);
+      ASSERT_EQ(count(loop, "vmovaps"), 0) << matmul::to_string(problem) << "\n"
+                                           << matmul::to_string(program) << "\n"
+                                           << joined(loop);
+    }
+    EXPECT_TRUE(found) << matmul::to_string(program);
+    ++checked_;
+  }
+  int checked_ = 0;
+};
+
+TEST_P(JitAsmjitTiles, InnerLoopsDoNotSpill) {
+  const Isa isa = GetParam();
+  MatmulProblem problem{.m = 300, .n = 640, .k = 700};
+  problem.epilogue = {matmul::EpilogueOp::kBias, matmul::EpilogueOp::kGeluErf, matmul::EpilogueOp::kResidual};
+  for (const matmul::RegisterTile& tile : matmul::register_tiles(isa)) {
+    for (auto layout : {matmul::BLayout::kNn, matmul::BLayout::kNt, matmul::BLayout::kPacked}) {
+      for (auto pack_b : {matmul::PackB::kNone, matmul::PackB::kBlock, matmul::PackB::kStrip}) {
+        for (int unroll : {1, 4}) {
+          problem.b = layout;
+          TransformProgram program{.isa = isa, .lanes = isa_info(isa).lanes_f32(), .mr = tile.mr, .nr = tile.nr};
+          program.mc = tile.mr * 4;
+          program.nc = tile.nr * 2;
+          program.kc = 128;
+          program.pack_a = unroll == 4 ? matmul::PackA::kRows : matmul::PackA::kNone;
+          program.pack_b = pack_b;
+          program.panel = tile.nr;
+          program.unroll_k = unroll;
+          program.prefetch_b = unroll == 4 ? 8 : -1;
+          expect_clean(problem, program);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(checked_, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, JitAsmjitTiles, testing::ValuesIn(all_isas().begin(), all_isas().end()),
+                         [](const auto& p) { return std::string(isa_info(p.param).name); });
+
+}  // namespace
+}  // namespace hone::jit
