@@ -92,6 +92,19 @@ bool rows_collide(const MatmulProblem& problem, int64_t mr, const BlockingCaches
   return problem.row_stride_a() * 4 % 4096 == 0 && mr > ways + 2;
 }
 
+// beta keeps k whole, so blocks may outgrow any workspace: then A and nn rows of B are read in place, nt rows in strips.
+void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
+  if (packed_bytes(problem, p) <= kMaxPackedBytes) return;
+  p.pack_a = PackA::kNone;
+  if (packed_bytes(problem, p) <= kMaxPackedBytes) return;
+  if (problem.b == BLayout::kNt) {
+    p.pack_b = PackB::kStrip;
+    p.kc = std::min<int64_t>(p.kc, 64);
+  } else {
+    p.pack_b = PackB::kNone;
+  }
+}
+
 TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                          int64_t panel) {
   const IsaInfo& isa = isa_info(target.isa);
@@ -116,6 +129,7 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
     p.pack_b = PackB::kBlock;
     p.nc = std::min(p.nc, round_up(ceil_div(n, target.threads), p.nr));
   }
+  fit_workspace(problem, p);
   // One block of B serves all rows, when there are enough blocks to go round; packing in the call insists on it.
   p.parallel =
       pack_b || ceil_div(n, p.nc) >= 2 * target.threads || target.threads == 1 ? ParallelDim::kN : ParallelDim::kMn;

@@ -1,5 +1,6 @@
 // The epilogue as LoopIR. Order is part of the numerics: v = T; v = alpha v; v = fma(beta, C, v); then the chain, one
 // rounding per operation, activations as in kernels/math.
+#include "kernels/matmul/activation_internal.h"
 #include "kernels/matmul/lower_internal.h"
 
 namespace hone::matmul {
@@ -16,36 +17,11 @@ EpilogueEmitter::EpilogueEmitter(Builder& builder, const MatmulProblem& problem,
   if (p_.beta != 0) beta_ = b_.reg("beta", {.lanes = lanes});
 }
 
-namespace {
-
-// The activation behind an epilogue op, or null for the ops that take an operand.
-const math::Activation* activation(EpilogueOp op) {
-  static constexpr math::Activation kGeluTanh = math::Activation::kGeluTanh, kGeluErf = math::Activation::kGeluErf,
-                                    kSilu = math::Activation::kSilu, kRelu = math::Activation::kRelu;
-  switch (op) {
-    case EpilogueOp::kGeluTanh:
-      return &kGeluTanh;
-    case EpilogueOp::kGeluErf:
-      return &kGeluErf;
-    case EpilogueOp::kSilu:
-      return &kSilu;
-    case EpilogueOp::kRelu:
-      return &kRelu;
-    case EpilogueOp::kBias:
-    case EpilogueOp::kGate:
-    case EpilogueOp::kResidual:
-      return nullptr;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
 void EpilogueEmitter::declare() {
   if (alpha_ >= 0) b_.constant(Builder::at(alpha_), p_.alpha);
   if (beta_ >= 0) b_.constant(Builder::at(beta_), p_.beta);
   for (EpilogueOp op : p_.epilogue)
-    if (const math::Activation* a = activation(op)) ops_.declare(*a);
+    if (const std::optional<math::Activation> a = activation_of(op)) ops_.declare(*a);
 }
 
 void EpilogueEmitter::emit(const EpilogueAccesses& at, RegRef mask) {
@@ -62,7 +38,7 @@ void EpilogueEmitter::emit(const EpilogueAccesses& at, RegRef mask) {
 
 void EpilogueEmitter::apply(EpilogueOp op, const EpilogueAccesses& at, RegRef mask) {
   const RegRef v = Builder::at(v_), w = Builder::at(w_);
-  if (const math::Activation* a = activation(op)) return ops_.apply(*a, v);
+  if (const std::optional<math::Activation> a = activation_of(op)) return ops_.apply(*a, v);
   const ir::Access& operand = op == EpilogueOp::kBias ? at.bias : op == EpilogueOp::kGate ? at.gate : at.residual;
   b_.load(w, operand, mask);
   b_.binary(op == EpilogueOp::kGate ? BinaryOp::kMul : BinaryOp::kAdd, v, v, w);

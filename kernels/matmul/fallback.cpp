@@ -12,6 +12,7 @@
 
 #include "kernels/math/array_math.h"
 #include "kernels/math/scalar_ops.h"
+#include "kernels/matmul/activation_internal.h"
 
 namespace hone::matmul {
 namespace {
@@ -98,26 +99,6 @@ Strip strip_of(const MatmulProblem& p, const float* b, const PackedB& packed, in
   return {buffer, kWidth};
 }
 
-const math::Activation* activation_of(EpilogueOp op) {
-  static constexpr math::Activation kTable[] = {math::Activation::kGeluTanh, math::Activation::kGeluErf,
-                                                math::Activation::kSilu, math::Activation::kRelu};
-  switch (op) {
-    case EpilogueOp::kGeluTanh:
-      return &kTable[0];
-    case EpilogueOp::kGeluErf:
-      return &kTable[1];
-    case EpilogueOp::kSilu:
-      return &kTable[2];
-    case EpilogueOp::kRelu:
-      return &kTable[3];
-    case EpilogueOp::kBias:
-    case EpilogueOp::kGate:
-    case EpilogueOp::kResidual:
-      return nullptr;
-  }
-  return nullptr;
-}
-
 // v (the sums of one row of the strip) through alpha, beta and the chain, into C at element `at`.
 void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, int64_t at, int64_t width, float* v) {
   if (p.alpha != 1)
@@ -125,7 +106,7 @@ void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, int6
   if (p.beta != 0)
     for (int64_t c = 0; c < width; ++c) v[c] = ScalarOps::fma(p.beta, o.c[at + c], v[c]);
   for (EpilogueOp op : p.epilogue) {
-    if (const math::Activation* activation = activation_of(op)) {
+    if (const std::optional<math::Activation> activation = activation_of(op)) {
       math::activate_array(*activation, v, v, width);
     } else if (op == EpilogueOp::kGate) {
       for (int64_t c = 0; c < width; ++c) v[c] = v[c] * o.gate[at + c];

@@ -263,26 +263,37 @@ class MatmulLowering {
   void pack_b(const Block& block) {
     if (!has_sum() || t_.pack_b != PackB::kBlock) return;
     StripPacker packer(b_, t_.lanes);
-    b_.serial("jp", 0, block.full_tiles, 1,
-              [&](Affine jj) { pack_strip(packer, block.tile + jj, jj, t_.nr, block.k, block.depth); });
-    with_tail(block, [&](Affine jj) { pack_strip(packer, block.tile + jj, jj, tail_cols(), block.k, block.depth); });
+    auto strip = [&](const Affine& jj, int64_t cols) {
+      return strip_copy(block.tile + jj, jj, cols, block.k, block.depth);
+    };
+    // Rows of nn are read across the whole block, rows of nt (columns of B) panel by panel: along memory either way.
+    if (p_.b == BLayout::kNn) {
+      b_.serial("pk", 0, block.depth, 1, [&](const Affine& p) {
+        b_.serial("jp", 0, block.full_tiles, 1, [&](const Affine& jj) { packer.emit_row(strip(jj, t_.nr), p); });
+        with_tail(block, [&](const Affine& jj) { packer.emit_row(strip(jj, tail_cols()), p); });
+      });
+      return;
+    }
+    b_.serial("jp", 0, block.full_tiles, 1, [&](const Affine& jj) { packer.emit(strip(jj, t_.nr)); });
+    with_tail(block, [&](const Affine& jj) { packer.emit(strip(jj, tail_cols())); });
   }
 
-  void pack_strip(StripPacker& packer, Affine tile, Affine slot, int64_t cols, Affine k, Affine depth) {
-    packer.emit({.layout = p_.b,
-                 .src =
-                     [=, this](Affine p, Affine c) {
-                       const Affine col = tile * t_.nr + c;
-                       return p_.b == BLayout::kNt ? at(bm_, {col, k + p}) : at(bm_, {k + p, col});
-                     },
-                 .dst =
-                     [=, this](Affine p, Affine c) {
-                       return at(bp_, {slot, p, c});
-                     },
-                 .cols = cols,
-                 .width = vectors(cols) * t_.lanes,
-                 .rows = depth,
-                 .dst_rows_rounded = true});
+  StripCopy strip_copy(const Affine& tile, const Affine& slot, int64_t cols, const Affine& k,
+                       const Affine& depth) const {
+    return {.layout = p_.b,
+            .src =
+                [=, this](const Affine& p, const Affine& c) {
+                  const Affine col = tile * t_.nr + c;
+                  return p_.b == BLayout::kNt ? at(bm_, {col, k + p}) : at(bm_, {k + p, col});
+                },
+            .dst =
+                [=, this](const Affine& p, const Affine& c) {
+                  return at(bp_, {slot, p, c});
+                },
+            .cols = cols,
+            .width = vectors(cols) * t_.lanes,
+            .rows = depth,
+            .dst_rows_rounded = true};
   }
 
   // Runs body for the tail tile where this block contains it.
@@ -353,7 +364,7 @@ class MatmulLowering {
     if (t_.pack_b != PackB::kStrip) return k_loop(block, tile, rows, block.k, block.depth);
     StripPacker packer(b_, t_.lanes);
     auto strip = [&](Affine k, Affine depth) {
-      pack_strip(packer, block.tile + tile.tile_in_block, 0, tile.cols, k, depth);
+      packer.emit(strip_copy(block.tile + tile.tile_in_block, 0, tile.cols, k, depth));
       k_loop(block, tile, rows, k, depth);
     };
     const int64_t whole = p_.k / t_.kc * t_.kc;

@@ -31,9 +31,10 @@ class StripPacker {
  public:
   StripPacker(ir::Builder& builder, int lanes);
   void emit(const StripCopy& copy);
+  // One k-row of an nn strip, for callers that walk several strips row by row.
+  void emit_row(const StripCopy& copy, const ir::Affine& p);
 
  private:
-  void emit_rows(const StripCopy& copy);
   void emit_transposed(const StripCopy& copy);
   void transpose_block(const StripCopy& copy, ir::Affine p, int64_t c0, ir::RegRef load_mask, int64_t store_rows);
   ir::RegId transpose_registers();

@@ -2,6 +2,8 @@
 // k-row p+1 follows k-row p. nn rows are copied; nt rows hold consecutive k, so blocks of lanes x lanes are transposed
 // in registers (64 shuffles per 16x16 block, about 4 elements a cycle: fast enough to pack at memory speed). Columns
 // beyond n become zero: a kernel may read them but never store what comes of them.
+#include <algorithm>
+
 #include "kernels/matmul/lower_internal.h"
 
 namespace hone::matmul {
@@ -11,6 +13,10 @@ using ir::Affine;
 using ir::Builder;
 using ir::PermuteOp;
 using ir::RegRef;
+
+namespace {
+constexpr int64_t kRowBytes = 4096;
+}  // namespace
 
 StripPacker::StripPacker(Builder& builder, int lanes) : b_(builder), lanes_(lanes) {
   x_ = b_.reg("px", {.lanes = lanes}, {lanes});
@@ -22,26 +28,23 @@ void StripPacker::emit(const StripCopy& copy) {
   if (copy.layout == BLayout::kNt) {
     emit_transposed(copy);
   } else {
-    emit_rows(copy);
+    b_.serial("pk", 0, copy.rows, 1, [&](Affine p) { emit_row(copy, p); });
   }
 }
 
-void StripPacker::emit_rows(const StripCopy& copy) {
-  const int64_t tail = copy.cols % lanes_;
-  if (tail != 0) b_.lane_mask(Builder::at(mask_), tail);
+void StripPacker::emit_row(const StripCopy& copy, const Affine& p) {
+  if (copy.cols % lanes_ != 0) b_.lane_mask(Builder::at(mask_), copy.cols % lanes_);
   const RegRef zero = Builder::at(y_, {0});
-  if (copy.cols < copy.width) b_.constant(zero, 0.0F);
-  b_.serial("pk", 0, copy.rows, 1, [&](Affine p) {
-    for (int64_t c = 0; c < copy.width; c += lanes_) {
-      const RegRef v = Builder::at(x_, {c / lanes_ % lanes_});
-      if (c >= copy.cols) {
-        b_.store(copy.dst(p, c), zero);
-        continue;
-      }
-      b_.load(v, copy.src(p, c), c + lanes_ > copy.cols ? Builder::at(mask_) : RegRef{});
-      b_.store(copy.dst(p, c), v);
+  if (round_up(copy.cols, lanes_) < copy.width) b_.constant(zero, 0.0F);
+  for (int64_t c = 0; c < copy.width; c += lanes_) {
+    const RegRef v = Builder::at(x_, {c / lanes_ % lanes_});
+    if (c >= copy.cols) {
+      b_.store(copy.dst(p, c), zero);
+      continue;
     }
-  });
+    b_.load(v, copy.src(p, c), c + lanes_ > copy.cols ? Builder::at(mask_) : RegRef{});
+    b_.store(copy.dst(p, c), v);
+  }
 }
 
 void StripPacker::emit_transposed(const StripCopy& copy) {
@@ -135,26 +138,39 @@ Result<ir::Kernel> lower_pack_b(const MatmulProblem& source, int64_t panel, Isa 
                                      .strides = {k * panel, panel, 1},
                                      .align = 64});
   StripPacker packer(b, lanes);
-  auto strip = [&](Affine q, int64_t cols) {
-    packer.emit({.layout = source.b,
-                 .src =
-                     [=](Affine p, Affine c) {
-                       const Affine col = q * panel + c;
-                       return nt ? Access{src, {col, p}} : Access{src, {p, col}};
-                     },
-                 .dst =
-                     [=](Affine p, Affine c) {
-                       return Access{dst, {q, p, c}};
-                     },
-                 .cols = cols,
-                 .width = panel,
-                 .rows = k,
-                 .dst_rows_rounded = false});
+  auto strip = [&](const Affine& q, int64_t cols) {
+    return StripCopy{.layout = source.b,
+                     .src =
+                         [=](const Affine& p, const Affine& c) {
+                           const Affine col = q * panel + c;
+                           return nt ? Access{src, {col, p}} : Access{src, {p, col}};
+                         },
+                     .dst =
+                         [=](const Affine& p, const Affine& c) {
+                           return Access{dst, {q, p, c}};
+                         },
+                     .cols = cols,
+                     .width = panel,
+                     .rows = k,
+                     .dst_rows_rounded = false};
   };
-  b.parallel("q", 0, panels, 1, [&](Affine q) {
-    if (n % panel == 0) return strip(q, panel);
-    b.if_ge_zero(
-        Affine(n / panel - 1) - q, [&] { strip(q, panel); }, [&] { strip(q, n % panel); });
+  const int64_t whole = n / panel, tail = n % panel;
+  if (nt) {
+    b.parallel("q", 0, panels, 1, [&](const Affine& q) {
+      if (tail == 0) return packer.emit(strip(q, panel));
+      b.if_ge_zero(
+          Affine(whole - 1) - q, [&] { packer.emit(strip(q, panel)); }, [&] { packer.emit(strip(q, tail)); });
+    });
+    return b.finish();
+  }
+  // Rows of nn are read a page at a time: one panel at a time would touch one line a row, at the latency of memory.
+  const int64_t group = std::max<int64_t>(1, kRowBytes / 4 / panel);
+  b.parallel("q", 0, panels, group, [&](const Affine& q) {
+    const Affine here = b.let_min("here", {group, Affine(whole) - q});
+    b.serial("pk", 0, k, 1, [&](const Affine& p) {
+      if (whole > 0) b.serial("i", 0, here, 1, [&](const Affine& i) { packer.emit_row(strip(q + i, panel), p); });
+      if (tail > 0) b.if_ge_zero(q + (group - 1 - whole), [&] { packer.emit_row(strip(whole, tail), p); });
+    });
   });
   return b.finish();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <vector>
 
 #include "kernels/matmul/lower_internal.h"
@@ -21,7 +22,6 @@ constexpr std::array<std::string_view, 3> kParallelNames = {"m", "n", "mn"};
 // Bound of everything that unrolls: the largest kernel stays near 256 KiB of code, well inside what the code generators
 // compile in their time budgets.
 constexpr int64_t kMaxUnrolledFma = 6000;
-constexpr int64_t kMaxWorkspaceBytes = int64_t{256} << 20;
 constexpr int64_t kMaxKnob = int64_t{1} << 40;
 
 struct Step {
@@ -213,13 +213,24 @@ Status legal(const MatmulProblem& problem, const TransformProgram& p) {
   if (fmas > kMaxUnrolledFma)
     return unsupported(fmt::format("tile {}x{} with unroll_k={} expands to {} fma, at most {}", p.mr, p.nr, p.unroll_k,
                                    fmas, kMaxUnrolledFma));
-  const TransformProgram c = canonical(problem, p);
-  const int64_t a_bytes = c.pack_a == PackA::kRows ? c.mc * round_up(c.kc, c.lanes) * 4 : 0;
-  const int64_t b_bytes =
-      c.pack_b == PackB::kNone ? 0 : (c.pack_b == PackB::kBlock ? c.nc : c.nr) * round_up(c.kc, c.lanes) * 4;
-  if (a_bytes + b_bytes > kMaxWorkspaceBytes)
-    return unsupported(fmt::format("packed blocks of {} bytes exceed {}", a_bytes + b_bytes, kMaxWorkspaceBytes));
+  if (const int64_t bytes = packed_bytes(problem, p); bytes > kMaxPackedBytes)
+    return unsupported(fmt::format("packed blocks of {} bytes exceed {}", bytes, kMaxPackedBytes));
   return {};
+}
+
+int64_t packed_bytes(const MatmulProblem& problem, const TransformProgram& program) {
+  const TransformProgram p = canonical(problem, program);
+  int64_t total = 0;
+  bool fits = true;
+  auto add = [&](int64_t rows, int64_t depth) {
+    int64_t bytes = 0;
+    fits = fits && !__builtin_mul_overflow(rows, round_up(depth, p.lanes) * 4, &bytes) &&
+           !__builtin_add_overflow(total, bytes, &total);
+  };
+  // Strips of B come and go inside a tile, whose rows of A are packed once for all of k.
+  if (p.pack_a == PackA::kRows) add(p.mc, p.pack_b == PackB::kStrip ? std::max<int64_t>(problem.k, 1) : p.kc);
+  if (p.pack_b != PackB::kNone) add(p.pack_b == PackB::kBlock ? p.nc : p.nr, p.kc);
+  return fits ? total : std::numeric_limits<int64_t>::max();
 }
 
 TransformProgram canonical(const MatmulProblem& problem, TransformProgram p) {

@@ -58,6 +58,11 @@ std::string to_string(const TransformProgram& program);
 // Error: invalid_argument naming the step and the column.
 Result<TransformProgram> parse_program(std::string_view text);
 
+// Bytes of the blocks of A and B that one task packs; INT64_MAX when they do not fit 63 bits. More than kMaxPackedBytes
+// is not legal: each thread holds its own.
+inline constexpr int64_t kMaxPackedBytes = int64_t{256} << 20;
+int64_t packed_bytes(const MatmulProblem& problem, const TransformProgram& program);
+
 // Vector registers that the innermost loop needs: accumulators, the smaller side of the tile, one for the larger side.
 int64_t tile_registers(const TransformProgram& program);
 
