@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "kernels/math/scalar_ops.h"
-#include "kernels/matmul/activation_internal.h"
 
 namespace hone::matmul {
 namespace {
@@ -92,9 +91,16 @@ float apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, flo
       return v * o.gate[at_c];
     case EpilogueOp::kResidual:
       return v + o.residual[at_c];
-    default:
-      return math::scalar_activation(*activation_of(op), v);
+    case EpilogueOp::kGeluTanh:
+      return math::scalar_activation(math::Activation::kGeluTanh, v);
+    case EpilogueOp::kGeluErf:
+      return math::scalar_activation(math::Activation::kGeluErf, v);
+    case EpilogueOp::kSilu:
+      return math::scalar_activation(math::Activation::kSilu, v);
+    case EpilogueOp::kRelu:
+      return math::scalar_activation(math::Activation::kRelu, v);
   }
+  return v;
 }
 
 Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
