@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/math.h"
+
 namespace hone {
 namespace {
 
@@ -17,8 +19,6 @@ constexpr int64_t kHugePage = 2 << 20;
 // User space has 47 bits on x86-64 with four-level page tables. More is a size computed wrongly, and refusing it here
 // keeps every rounding below from overflowing.
 constexpr int64_t kMaxBytes = int64_t{1} << 47;
-
-int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 Status out_of_memory(int64_t bytes) {
   return resource_exhausted(

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/math.h"
+
 namespace hone {
 namespace {
 
@@ -21,7 +23,7 @@ Result<GuardedBuffer> GuardedBuffer::create(int64_t bytes, Guard guard) {
   if (bytes > kMaxBytes) return resource_exhausted(fmt::format("cannot allocate {} guarded bytes", bytes));
   GuardedBuffer buffer;
   buffer.page_ = sysconf(_SC_PAGESIZE);
-  int64_t inner = (std::max<int64_t>(bytes, 1) + buffer.page_ - 1) / buffer.page_ * buffer.page_;
+  int64_t inner = round_up(std::max<int64_t>(bytes, 1), buffer.page_);
   int64_t total = inner + 2 * buffer.page_;
   void* mapped = mmap(nullptr, static_cast<size_t>(total), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return resource_exhausted(fmt::format("cannot allocate {} guarded bytes", bytes));

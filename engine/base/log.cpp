@@ -37,7 +37,10 @@ void write_line(std::string_view line) {
     out.sink(line);
     return;
   }
-  fmt::print(stderr, "{}\n", line);
+  // Not fmt::print, which throws when stderr is closed or full: an event that cannot be shown must not cost the work.
+  std::string text(line);
+  text += '\n';
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 std::atomic<LogTopics>& topics() {

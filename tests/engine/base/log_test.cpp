@@ -1,6 +1,7 @@
 #include "engine/base/log.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
@@ -70,6 +71,18 @@ TEST(LogDeathTest, EnvironmentTurnsTopicsOn) {
       testing::ExitedWithCode(0),
       "^hone: warning: HONE_LOG: unknown topic 'nonsense'; known: dispatch,tune,jit,db\n"
       "hone: topic=tune event=round n=1\n$");
+}
+
+TEST(LogDeathTest, AStderrThatTakesNothingIsNoError) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        setenv("HONE_LOG", "tune", 1);
+        close(STDERR_FILENO);
+        HONE_LOG_EVENT(LogTopic::kTune, "round", {{"n", 1}});
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "^$");
 }
 
 TEST(LogDeathTest, SilentByDefault) {
