@@ -17,6 +17,7 @@
 
 #include <algorithm>
 
+#include "engine/base/math.h"
 #include "kernels/matmul/lower_internal.h"
 
 namespace hone::matmul {
@@ -29,8 +30,6 @@ constexpr int64_t small_b(const BlockingCaches& c) { return c.l2 / 2; }
 
 // Below this estimated time the wake-up of a second thread (5-50 us when it sleeps) costs more than it gives.
 constexpr double kWorthThreadsNs = 50'000;
-
-int64_t round_down(int64_t v, int64_t to) { return std::max(to, v / to * to); }
 
 RegisterTile wide_tile(Isa isa) {
   switch (isa) {
@@ -68,7 +67,7 @@ TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, cons
   const IsaInfo& isa = isa_info(target.isa);
   p.mr = std::max<int64_t>(problem.m, 1);
   p.nr = few_rows_width(p.mr, problem.n, isa);
-  if (panel > 0) p.nr = round_down(p.nr, panel);
+  if (panel > 0) p.nr = fit_multiple(p.nr, panel);
   fit_rows(p, isa);
   p.mc = round_up(std::max<int64_t>(problem.m, 1), p.mr);
   p.kc = std::max<int64_t>(problem.k, 1);
@@ -92,7 +91,8 @@ bool rows_collide(const MatmulProblem& problem, int64_t mr, const BlockingCaches
   return problem.row_stride_a() * 4 % 4096 == 0 && mr > ways + 2;
 }
 
-// beta keeps k whole, so blocks may outgrow any workspace: then A and nn rows of B are read in place, nt rows in strips.
+// beta keeps k whole, so blocks may outgrow any workspace: then A and nn rows of B are read in place, nt rows in
+// strips.
 void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
   if (packed_bytes(problem, p) <= kMaxPackedBytes) return;
   p.pack_a = PackA::kNone;
@@ -116,11 +116,11 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   p.nr = panel > 0 ? round_up(wide.nr, panel) : wide.nr;
   p.panel = panel > 0 ? panel : p.nr;
   fit_rows(p, isa);
-  p.kc = round_down(caches.l1d / 3 / 4 / p.mr, 64);
+  p.kc = fit_multiple(caches.l1d / 3 / 4 / p.mr, 64);
   // Even cuts: the last block of k would cost as much in C traffic as a whole one.
   p.kc = problem.beta != 0 ? k : std::min(k, round_up(ceil_div(k, ceil_div(k, p.kc)), 8));
-  p.mc = std::min(round_down(caches.l2 / 16 / 4 / p.kc, p.mr), round_up(m, p.mr));
-  p.nc = std::min(round_down(caches.l2 / 4 / 4 / p.kc, p.nr), round_up(n, p.nr));
+  p.mc = std::min(fit_multiple(caches.l2 / 16 / 4 / p.kc, p.mr), round_up(m, p.mr));
+  p.nc = std::min(fit_multiple(caches.l2 / 4 / 4 / p.kc, p.nr), round_up(n, p.nr));
   p.order = TileOrder::kIj;
   p.prefetch_b = 8;
   p.pack_a = rows_collide(problem, p.mr, caches) && n > p.nr ? PackA::kRows : PackA::kNone;

@@ -4,15 +4,13 @@
 #include <functional>
 #include <string>
 
+#include "engine/base/math.h"
 #include "kernels/ir/builder.h"
 #include "kernels/math/ir_ops.h"
 #include "kernels/matmul/problem.h"
 #include "kernels/matmul/program.h"
 
 namespace hone::matmul {
-
-inline constexpr int64_t round_up(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
-inline constexpr int64_t ceil_div(int64_t v, int64_t by) { return (v + by - 1) / by; }
 
 // Where the elements of a strip of B come from and where the packed strip goes. Coordinates: p counts k-rows from the
 // start of the strip, c columns.

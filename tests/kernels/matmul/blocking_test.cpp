@@ -35,6 +35,19 @@ TEST(MatmulBlocking, LegalForEveryShapeIsaCacheAndLayout) {
   }
 }
 
+// beta keeps k whole: a packed block of 4 Mi rows of B would be 512 MiB, beyond what a task may pack.
+TEST(MatmulBlocking, LegalForBetaWithMoreKThanAWorkspaceHolds) {
+  for (BLayout b : {BLayout::kNn, BLayout::kNt, BLayout::kPacked}) {
+    for (Isa isa : all_isas()) {
+      MatmulProblem p = problem(16, 64, int64_t{1} << 23, b);
+      p.beta = 1;
+      const TransformProgram program = default_program(p, target(isa));
+      const Status s = legal(p, program);
+      EXPECT_TRUE(s.ok()) << to_string(p) << ": " << to_string(program) << ": " << s.message();
+    }
+  }
+}
+
 TEST(MatmulBlocking, KeepsThePanelOfPackedWeights) {
   for (int64_t m : {1, 3, 8, 20, 500}) {
     for (int64_t panel : {16, 32, 64}) {

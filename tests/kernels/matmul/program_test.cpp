@@ -104,6 +104,25 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{with_beta(0.5F), "order(ij)", "order(ji)", "kc must be at least k=4096"},
         Illegal{problem(1000, 1000, 1000, BLayout::kNn), "unroll_k(2)", "unroll_k(100)", "fma, at most"}));
 
+// 2^40 rows x 2^22 k x 4 bytes are 0 modulo 2^64.
+TEST(MatmulProgram, WorkspacesThatOverflowAreRefused) {
+  const MatmulProblem p = problem(16, 32, int64_t{1} << 22, BLayout::kNn);
+  const Result<TransformProgram> program = parse_program(
+      "vectorize(avx512,16) register_tile(1,32) tile(1099511627776,32,4194304) order(ij) pack_a(rows) pack_b(none) "
+      "panel(16) unroll_k(1) prefetch_b(0) parallel(n)");
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_THAT(legal(p, *program).message(), HasSubstr("packed blocks of"));
+}
+
+// Strips of B leave A packed for all of k, however small kc is.
+TEST(MatmulProgram, RowsPackedBesideStripsCountWithAllOfK) {
+  const MatmulProblem p = problem(1120, 32, int64_t{1} << 20, BLayout::kNt);
+  const Result<TransformProgram> program = parse_program(replaced("pack_b(block)", "pack_b(strip)"));
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_GT(packed_bytes(p, *program), int64_t{112} << 22);
+  EXPECT_FALSE(legal(p, *program).ok());
+}
+
 // Case m18: M=9 N=48 K=16, lda=16, ldb=ldc=624: a kernel exists.
 TEST(MatmulProgram, WideRowsAreLegal_m18) {
   MatmulProblem p = problem(9, 48, 16, BLayout::kNn);
