@@ -1,4 +1,4 @@
-// See tune.h. Budget: the noise race gets 6% of what is left after setting up (at least kFewestNoiseRounds), the search
+// See tune.h. Budget: the noise race gets 6% of it (at least kFewestNoiseRounds), the search
 // runs until 64% of the budget is gone, the winner's siblings race until 70%, confirmation takes the rest. Rounds are
 // not started when the arms' last times say that they would not end in time, so the total stays within a round of the
 // budget.
@@ -13,6 +13,7 @@
 #include "autotune/cost/cost.h"
 #include "autotune/search/confirm.h"
 #include "autotune/search/strategy.h"
+#include "engine/base/guarded.h"
 #include "engine/base/log.h"
 #include "engine/base/version.h"
 #include "jit/codegen.h"
@@ -129,14 +130,18 @@ class Tuning {
       if (!race.prepare(incumbent_)) incumbent_ = fallback_;
       return {};
     }
+    int tried = 1;
     for (int c : order) {
+      if (stopped() || elapsed() > options_.budget_seconds) break;
+      tried += c != fallback_;
       if (!race.prepare(c)) continue;
       fallback_ = c;
       if (!race.prepare(incumbent_)) incumbent_ = c;
       return {};
     }
-    return internal_error(fmt::format("{}: none of {} candidates compiles and computes the right result; the last: {}",
-                                      text_, space_.candidates.size(), last_failure_));
+    return internal_error(
+        fmt::format("{}: none of {} candidates (of {}) compiles and computes the right result; the last: {}", text_,
+                    tried, space_.candidates.size(), last_failure_));
   }
 
   std::vector<int> ordered() const {
@@ -385,7 +390,7 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
 }
 
 Result<TuneReport> tune(const matmul::MatmulProblem& problem, const TuneOptions& options, const TuneContext& context) {
-  return Tuning(problem, options, context).run();
+  return guarded([&] { return Tuning(problem, options, context).run(); });
 }
 
 }  // namespace hone::autotune

@@ -24,8 +24,7 @@ struct CostMachine {
   bool cold = true;  // operands come from memory at the start of each call
 };
 
-// Parts of one call in ns; `compute` is the largest of the three bounds of the register tile, the rest is added or
-// overlapped as total() says.
+// Parts of one call in ns; estimate() says which of them add up and which overlap.
 struct Cost {
   double fma = 0;        // multiply-adds through the fma ports
   double load = 0;       // loads and broadcasts through the load ports

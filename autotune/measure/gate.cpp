@@ -119,14 +119,17 @@ Status OutputCheck::check_gaps(const MatmulProblem& shape, std::span<const float
       if (std::bit_cast<uint32_t>(c[static_cast<size_t>(at)]) != 0xffffffffU) return at;
     return int64_t{-1};
   };
+  std::vector<int64_t> rows;
+  rows.reserve(static_cast<size_t>(shape.batch * shape.m));
+  for (int64_t item = 0; item < shape.batch; ++item)
+    for (int64_t i = 0; i < shape.m; ++i) rows.push_back(item * shape.batch_stride_c() + i * shape.row_stride_c());
+  // Batch items may be woven: the rows of one lie between those of another.
+  std::sort(rows.begin(), rows.end());
   int64_t previous = 0;
-  for (int64_t item = 0; item < shape.batch; ++item) {
-    for (int64_t i = 0; i < shape.m; ++i) {
-      const int64_t row = item * shape.batch_stride_c() + i * shape.row_stride_c();
-      if (const int64_t at = untouched(previous, row); at >= 0)
-        return data_loss(fmt::format("element {} of C lies between rows and was written", at));
-      previous = row + shape.n;
-    }
+  for (int64_t row : rows) {
+    if (const int64_t at = untouched(previous, row); at >= 0)
+      return data_loss(fmt::format("element {} of C lies between rows and was written", at));
+    previous = row + shape.n;
   }
   return {};
 }

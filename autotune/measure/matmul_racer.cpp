@@ -11,6 +11,7 @@
 
 #include "autotune/measure/flush.h"
 #include "engine/base/guarded_buffer.h"
+#include "engine/base/math.h"
 #include "kernels/matmul/bind.h"
 
 namespace hone::autotune {
@@ -76,7 +77,7 @@ Prepared MatmulRacer::prepare(int index) {
     const Result<int64_t> once = time_once(ready);
     if (!once.ok()) return refused(once.status());
     const int64_t most = options_.cache == CacheMode::kCold ? kMostColdRepeats : kMostRepeats;
-    ready.repeat = std::clamp<int64_t>((kSampleNs + *once - 1) / *once, 1, most);
+    ready.repeat = std::clamp<int64_t>(ceil_div(kSampleNs, std::max<int64_t>(*once, 1)), 1, most);
   }
   ready_.emplace(index, std::move(ready));
   return {};
@@ -170,7 +171,7 @@ Result<int64_t> MatmulRacer::time_once(Ready& ready) {
   if (options_.cache == CacheMode::kCold) flush_caches(operands_.ranges(ready.width));
   const int64_t begin = clock_.now_ns();
   HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));
-  return std::max<int64_t>(clock_.now_ns() - begin, 1);
+  return clock_.now_ns() - begin;
 }
 
 Result<int64_t> MatmulRacer::sample(int index) {

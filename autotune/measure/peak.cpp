@@ -12,6 +12,7 @@
 #include "autotune/measure/clock.h"
 #include "autotune/measure/flush.h"
 #include "engine/base/aligned_buffer.h"
+#include "engine/base/guarded.h"
 #include "engine/runtime/schedule.h"
 #include "jit/launch.h"
 #include "kernels/ir/builder.h"
@@ -281,7 +282,9 @@ ir::Kernel read_kernel(int lanes, int streams, bool prefetch) {
   return b.finish();
 }
 
-Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options) {
+namespace {
+
+Result<Peak> measure(const Machine& machine, const PeakOptions& options) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
   const int all = std::max(1, options.threads > 0 ? options.threads : machine.cpus_usable);
   std::unique_ptr<runtime::Schedule> one = runtime::make_sequential();
@@ -302,6 +305,12 @@ Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options) {
   HONE_ASSIGN_OR_RETURN(peak.read_gbs_all,
                         read_ceiling(where, *every, options.dram_bytes, true, 0.3 * options.seconds));
   return peak;
+}
+
+}  // namespace
+
+Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options) {
+  return guarded([&] { return measure(machine, options); });
 }
 
 }  // namespace hone::autotune

@@ -24,6 +24,17 @@ db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed
   return db::Verdict::kTie;
 }
 
+namespace {
+
+// Who is to be beaten: the incumbent; the default plan where the incumbent cannot run here (any more); the challenger
+// where that cannot either.
+int holder(const Race& race, const Finalists& f) {
+  if (race.alive(f.incumbent)) return f.incumbent;
+  return race.alive(f.fallback) ? f.fallback : f.challenger;
+}
+
+}  // namespace
+
 Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline_ns) {
   std::vector<int> arms = {f.incumbent};
   for (int c : {f.challenger, f.fallback})
@@ -39,19 +50,17 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
 
   Confirmed result;
   result.rounds = race.rounds(db::Phase::kConfirm);
-  result.winner = f.incumbent;
-  const bool same = f.challenger == f.incumbent;
-  if (!race.alive(f.incumbent) && race.alive(f.challenger)) {
-    result.verdict = db::Verdict::kNew;  // the incumbent cannot run here (any more)
-    result.winner = f.challenger;
-  } else if (!same) {
-    const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, f.incumbent, f.challenger);
+  result.winner = holder(race, f);
+  if (race.alive(f.challenger) && f.challenger != result.winner) {
+    const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, result.winner, f.challenger);
     result.verdict = decide(gain, noise, race.seed());
     if (result.verdict == db::Verdict::kNew) result.winner = f.challenger;
   }
+  if (result.winner != f.incumbent) result.verdict = db::Verdict::kNew;
+  result.speedup = {1, 1, 1};
+  if (!race.alive(result.winner)) return result;  // nobody is left: no time, and so no decision
   result.ns = median(race.times(db::Phase::kConfirm, result.winner));
   result.fallback_ns = median(race.times(db::Phase::kConfirm, f.fallback));
-  result.speedup = {1, 1, 1};
   if (result.winner != f.fallback) {
     const Interval log =
         median_interval(race.log_ratios(db::Phase::kConfirm, f.fallback, result.winner), 0.95, race.seed());

@@ -21,7 +21,7 @@ struct Finalists {
 struct Confirmed {
   db::Verdict verdict = db::Verdict::kKept;
   int winner = 0;
-  double ns = 0, fallback_ns = 0;  // medians of the confirmation rounds
+  double ns = 0, fallback_ns = 0;  // medians of the confirmation rounds; ns is 0 when nobody could run to the end
   Interval speedup;                // default over winner, a ratio
   int rounds = 0;
 };
@@ -40,7 +40,8 @@ inline constexpr int kFewestNoiseRounds = 2;
 inline constexpr int kMostNoiseRounds = 25;
 double race_noise(Race& race, int candidate, int64_t deadline_ns);
 
-// Races until the deadline or kConfirmRounds.
+// Races until the deadline or kConfirmRounds. A finalist that is refused on the way cannot win: the default plan takes
+// the place of such an incumbent.
 Confirmed confirm(Race& race, const Finalists& finalists, double noise, int64_t deadline_ns);
 
 }  // namespace hone::autotune

@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "engine/base/math.h"
 #include "kernels/ir/text.h"
 #include "kernels/matmul/blocking.h"
 
@@ -36,10 +37,6 @@ struct Stream {
 };
 constexpr Stream kStreams[] = {{TileOrder::kIj, 8}, {TileOrder::kJi, -1}, {TileOrder::kJi, 8}, {TileOrder::kIj, 0}};
 constexpr ParallelDim kDims[] = {ParallelDim::kM, ParallelDim::kN, ParallelDim::kMn};
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t v, int64_t to) { return ceil_div(v, to) * to; }
-int64_t round_down(int64_t v, int64_t to) { return std::max(to, v / to * to); }
 
 // Near-equal parts of `total`, none above `largest`, in multiples of `unit`: no ragged last block.
 int64_t even_part(int64_t total, int64_t largest, int64_t unit) {
@@ -207,7 +204,7 @@ class Enumeration {
     t.parallel = ParallelDim::kN;
     for (int64_t kc : {int64_t{256}, int64_t{512}}) {
       t.kc = p_.beta != 0 ? k() : even_part(k(), kc, 8);
-      t.nc = round_down(target_.caches.l2 / 2 / 4 / t.kc, t.nr);
+      t.nc = fit_multiple(target_.caches.l2 / 2 / 4 / t.kc, t.nr);
       t.unroll_k = 1;
       add(t);
       t.nc = t.nr;
@@ -245,7 +242,7 @@ class Enumeration {
 
   std::vector<int64_t> depths(const TransformProgram& t) const {
     if (p_.beta != 0 && t.pack_b != PackB::kStrip) return {k()};
-    const int64_t analytical = round_down(target_.caches.l1d / 3 / 4 / t.mr, 64);
+    const int64_t analytical = fit_multiple(target_.caches.l1d / 3 / 4 / t.mr, 64);
     std::set<int64_t> chosen;
     for (int64_t kc : {analytical, analytical / 2, 2 * analytical, int64_t{256}, int64_t{384}})
       chosen.insert(std::min(k(), even_part(k(), std::max<int64_t>(kc, 32), 8)));
@@ -281,7 +278,7 @@ class Enumeration {
     const std::vector<int64_t> all_depths = depths(t);
     for (size_t d = 0; d < all_depths.size(); ++d) {
       t.kc = all_depths[d];
-      const int64_t columns_in_l2 = round_down(target_.caches.l2 / 4 / 4 / t.kc, t.nr);
+      const int64_t columns_in_l2 = fit_multiple(target_.caches.l2 / 4 / 4 / t.kc, t.nr);
       const int64_t share = round_up(ceil_div(n(), threads()), t.nr);
       for (size_t i = 0; i < std::size(kStreams); ++i) {
         // Away from the analytical depth only the two main ways of streaming.

@@ -49,7 +49,8 @@ struct Space {
 // The default plan is the first candidate.
 Space enumerate(const matmul::MatmulProblem& problem, const Target& target);
 
-// The plan without any measurement: the analytical program, the preferred code generator, all threads.
+// The plan without any measurement: the analytical program, the preferred code generator, and of the thread counts that
+// may be tried the largest that the runtime would wake for this problem.
 Candidate default_candidate(const matmul::MatmulProblem& problem, const Target& target);
 
 }  // namespace hone::autotune

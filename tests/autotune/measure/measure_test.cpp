@@ -110,6 +110,18 @@ TEST(Gate, WritesBetweenRowsAreFound) {
   EXPECT_THAT(check.check(p, c, &refuted).message(), HasSubstr("between rows"));
 }
 
+TEST(Gate, RowsOfWovenBatchItemsAreNotGaps) {
+  const MatmulProblem p = problem("matmul:f32:m=4,n=8,k=8,ldc=20,batch=2,sc=10");
+  Result<Operands> operands = Operands::create(p, 3);
+  ASSERT_TRUE(operands.ok());
+  OutputCheck check(*operands, 1);
+  bool refuted = false;
+  std::vector<float> c = right_output(*operands);
+  EXPECT_TRUE(check.check(p, c, &refuted).ok()) << check.check(p, c, &refuted).message();
+  c[20 + 8] = 0;
+  EXPECT_THAT(check.check(p, c, &refuted).message(), HasSubstr("element 28 of C lies between rows"));
+}
+
 TEST(Gate, TheReferenceArbitratesBetweenCandidates) {
   // Large enough that not every element is compared with the reference: the first output has its fault elsewhere.
   const MatmulProblem p = problem("matmul:f32:m=64,n=2000,k=1200");
@@ -222,6 +234,25 @@ TEST_F(Racing, AbovePeakIsRefused) {
   const Result<int64_t> ns = (*racer)->sample(0);
   ASSERT_FALSE(ns.ok());
   EXPECT_THAT(ns.status().message(), HasSubstr("above this machine's peak"));
+}
+
+class FrozenClock final : public Clock {
+ public:
+  int64_t now_ns() override { return 0; }
+};
+
+TEST_F(Racing, ATimeOfZeroIsRefused_d4) {
+  const MatmulProblem p = problem("matmul:f32:m=4,n=16,k=8");
+  const std::vector<Candidate> one = {default_candidate(p, target_)};
+  FrozenClock frozen;
+  for (CacheMode mode : {CacheMode::kCold, CacheMode::kWarm}) {
+    Result<std::unique_ptr<MatmulRacer>> racer = MatmulRacer::create(p, one, frozen, {.cache = mode, .seed = 2});
+    ASSERT_TRUE(racer.ok());
+    ASSERT_EQ((*racer)->prepare(0).outcome, db::Outcome::kMeasured);
+    const Result<int64_t> ns = (*racer)->sample(0);
+    ASSERT_FALSE(ns.ok());
+    EXPECT_THAT(ns.status().message(), HasSubstr("a time of 0"));
+  }
 }
 
 TEST_F(Racing, CandidateThatCannotCompileIsRefused) {
