@@ -39,6 +39,9 @@ void* WorkspacePool::acquire() {
   if (bytes_ == 0) return nullptr;
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
+    // Room first: giving it back must not allocate.
+    all_.reserve(all_.size() + 1);
+    free_.reserve(all_.size() + 1);
     void* w = make();
     if (w != nullptr) all_.push_back(w);
     return w;
@@ -64,11 +67,25 @@ Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& gene
   return executable;
 }
 
+namespace {
+
+// Gives the workspace back also when the interpreter throws for lack of memory.
+struct Lease {
+  explicit Lease(WorkspacePool& from) : pool(from), workspace(from.acquire()) {}
+  ~Lease() { pool.release(workspace); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  WorkspacePool& pool;
+  void* const workspace;
+};
+
+}  // namespace
+
 void run_range(void* launch, int64_t begin, int64_t end) {
   auto& call = *static_cast<Launch*>(launch);
-  WorkspacePool& pool = *call.executable->workspaces;
-  void* workspace = pool.acquire();
-  if (workspace == nullptr && pool.bytes() > 0) {
+  const Lease lease(*call.executable->workspaces);
+  if (lease.workspace == nullptr && lease.pool.bytes() > 0) {
     call.out_of_memory.store(true, std::memory_order_relaxed);
     return;
   }
@@ -78,12 +95,11 @@ void run_range(void* launch, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     call.space.values(t, tasks);
     if (entry != nullptr) {
-      entry(call.buffers, call.params, tasks, workspace);
+      entry(call.buffers, call.params, tasks, lease.workspace);
     } else {
-      kernel.run(call.buffers, call.params, tasks, workspace);
+      kernel.run(call.buffers, call.params, tasks, lease.workspace);
     }
   }
-  pool.release(workspace);
 }
 
 }  // namespace hone::jit
