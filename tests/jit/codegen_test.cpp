@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "kernels/ir/builder.h"
 #include "kernels/ir/interpret.h"
@@ -45,6 +48,24 @@ TEST_P(JitDifferential, RandomKernels) {
     expect_like_interpreter(random_kernel(seed, max_lanes()), GetParam(), seed);
     if (HasFailure()) break;
   }
+}
+
+// One generator, many threads: compiled code must not depend on what the others compile (m14 in small).
+TEST_P(JitDifferential, CompilesOnManyThreads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (uint32_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint32_t seed = 1; seed <= 20; ++seed) {
+        const KernelCase test = random_kernel(seed + 20 * t, max_lanes());
+        const auto first = GetParam().generator->compile(test.kernel, GetParam().isa);
+        const auto second = GetParam().generator->compile(test.kernel, GetParam().isa);
+        if (!first.ok() || !second.ok() || !std::ranges::equal(first.value()->code(), second.value()->code())) ++wrong;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 // Rows 8 GiB apart: offsets do not fit a 32-bit displacement. Only the touched pages of the mapping exist.
