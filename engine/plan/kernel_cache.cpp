@@ -13,7 +13,12 @@ std::shared_ptr<KernelCache::Entry> KernelCache::entry_for(Key key) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= purge_at_) {
     // An entry that only this map holds is not being compiled; without its executable it is a leftover.
-    std::erase_if(entries_, [](const auto& e) { return e.second.use_count() == 1 && e.second->executable.expired(); });
+    // Its lock is free then; taking it makes the last compiling thread's write visible here.
+    std::erase_if(entries_, [](const auto& e) {
+      if (e.second.use_count() != 1) return false;
+      const std::lock_guard lock(e.second->compiling);
+      return e.second->executable.expired();
+    });
     purge_at_ = std::max<size_t>(64, 2 * entries_.size());
   }
   std::shared_ptr<Entry>& entry = entries_[std::move(key)];
@@ -40,9 +45,15 @@ Result<KernelCache::Handle> KernelCache::get(const ir::Kernel& kernel, Isa isa, 
 }
 
 size_t KernelCache::live() const {
-  const std::lock_guard lock(mutex_);
-  return static_cast<size_t>(
-      std::count_if(entries_.begin(), entries_.end(), [](const auto& e) { return !e.second->executable.expired(); }));
+  std::vector<std::shared_ptr<Entry>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, entry] : entries_) all.push_back(entry);
+  }
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const std::shared_ptr<Entry>& e) {
+    const std::lock_guard lock(e->compiling);
+    return !e->executable.expired();
+  }));
 }
 
 Compiled compile_first(KernelCache& cache, const ir::Kernel& kernel, Isa isa,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "engine/base/math.h"
 #include "engine/base/version.h"
 #include "kernels/matmul/blocking.h"
 
@@ -155,13 +156,13 @@ class Resolution {
     if (p.mr >= tuned_m && p.mr < rows) {
       note("mr", p.mr, rows);
       p.mr = rows;
-      p.mc = (p.mc + rows - 1) / rows * rows;
+      p.mc = round_up(p.mc, rows);
       const int64_t step = std::max<int64_t>(p.lanes, problem_.b == matmul::BLayout::kPacked ? p.panel : 0);
       const int64_t nr = p.nr;
       while (p.nr > step && matmul::tile_registers(p) > isa_info(p.isa).vector_registers) p.nr -= step;
       if (p.nr != nr) {
         note("nr", nr, p.nr);
-        p.nc = (p.nc + p.nr - 1) / p.nr * p.nr;
+        p.nc = round_up(p.nc, p.nr);
       }
     }
     return p;
@@ -223,7 +224,7 @@ class Resolution {
                                                  constraints_.panel);
     if (constraints_.panel == 0 || matmul::legal(problem_, p).ok()) return p;
     while (p.mr > 1 && matmul::tile_registers(p) > isa_info(isa).vector_registers) --p.mr;
-    p.mc = (p.mc + p.mr - 1) / p.mr * p.mr;
+    p.mc = round_up(p.mc, p.mr);
     return p;
   }
 

@@ -97,8 +97,9 @@ struct MatmulPlan {
   std::vector<Rejection> rejected;
 };
 
-// Error: what validate(problem) says; not_found for a code generator in `constraints` that the target lacks;
-// unsupported when not even the default program fits (the panel constraint is impossible here).
+// Where not even a default program fits (no code generator here, or panels that no ISA can read) the plan is the
+// precompiled kernel, kFallbackCodegen. Error: what validate(problem) says; not_found for a code generator in
+// `constraints` that the target lacks.
 Result<MatmulPlan> resolve(const matmul::MatmulProblem& problem, const Target& target, const Decisions& decisions,
                            const Constraints& constraints = {});
 

@@ -67,6 +67,20 @@ TEST(PlanKernelCache, r7_released_kernels_leave_nothing) {
   EXPECT_EQ(cache.live(), 1u);
 }
 
+// For ThreadSanitizer: counting and purging beside compiling threads.
+TEST(PlanKernelCache, CountsWhileOthersCompile) {
+  KernelCache cache;
+  CountingGenerator g("one");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      for (int64_t n = 1; n <= 100; ++n) EXPECT_TRUE(cache.get(kernel(100 * t + n), Isa::kAvx2, g).ok());
+    });
+  for (int i = 0; i < 50; ++i) EXPECT_LE(cache.live(), 3u);
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(cache.live(), 0u);
+}
+
 TEST(PlanKernelCache, AFailingGeneratorIsFollowedByTheNext) {
   KernelCache cache;
   CountingGenerator bad("bad", true), good("good");
