@@ -114,6 +114,13 @@ class Enumeration {
     return {lanes};
   }
 
+  // A block of B comes from L2, where streams do not count: one panel per tile, and the narrow one that plans for few
+  // rows share for the most common width.
+  std::vector<int64_t> block_panels(int64_t nr, int64_t lanes) const {
+    if (packed() && target_.panel == 0 && nr != 2 * lanes) return {nr};
+    return panels(nr, lanes);
+  }
+
   TransformProgram base(Isa isa, RegisterTile tile) const {
     TransformProgram t;
     t.isa = isa;
@@ -257,7 +264,7 @@ class Enumeration {
 
   void blocked(Isa isa) {
     for (const RegisterTile& tile : wide_tiles(isa)) {
-      for (int64_t panel : panels(tile.nr, isa_info(isa).lanes_f32())) {
+      for (int64_t panel : block_panels(tile.nr, isa_info(isa).lanes_f32())) {
         for (PackB pack_b : {PackB::kBlock, PackB::kNone, PackB::kStrip}) {
           if (packed() && pack_b != PackB::kNone) continue;
           if (pack_b == PackB::kStrip && m() > kStripRows) continue;

@@ -16,7 +16,7 @@ std::shared_ptr<KernelCache::Entry> KernelCache::entry_for(Key key) {
     // Its lock is free then; taking it makes the last compiling thread's write visible here.
     std::erase_if(entries_, [](const auto& e) {
       if (e.second.use_count() != 1) return false;
-      const std::lock_guard lock(e.second->compiling);
+      const std::lock_guard idle(e.second->compiling);
       return e.second->executable.expired();
     });
     purge_at_ = std::max<size_t>(64, 2 * entries_.size());

@@ -43,6 +43,7 @@ TransformProgram tile(int64_t mr, int64_t nr) {
           .kc = 256,
           .pack_a = PackA::kRows,
           .pack_b = PackB::kBlock,
+          .prefetch_b = 8,
           .parallel = ParallelDim::kN};
 }
 
