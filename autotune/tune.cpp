@@ -17,6 +17,7 @@
 #include "engine/base/log.h"
 #include "engine/base/version.h"
 #include "jit/codegen.h"
+#include "kernels/matmul/blocking.h"
 
 namespace hone::autotune {
 namespace {
@@ -31,6 +32,11 @@ db::BuildLabel build_label() {
   for (const jit::CodeGenerator* g : jit::code_generators())
     label.codegens += fmt::format("{}{}={}", label.codegens.empty() ? "" : ";", g->name(), g->version());
   return label;
+}
+
+template <typename T>
+bool contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
 }
 
 std::string cache_name(CacheMode mode) { return mode == CacheMode::kCold ? "cold" : "warm"; }
@@ -50,6 +56,8 @@ class Tuning {
     begin_ = clock_.now_ns();
     HONE_RETURN_IF_ERROR(matmul::validate(problem_));
     HONE_ASSIGN_OR_RETURN(target_, tune_target(context_.machine, options_));
+    // The default plan's own count is a candidate too, also where it is no power of two.
+    if (options_.threads.empty()) add_threads(matmul::default_threads(problem_, target_.threads.back()));
     HONE_ASSIGN_OR_RETURN(const Strategy strategy, find_strategy(options_.strategy));
     progress("prepare", 0, 1);
     peak();
@@ -90,6 +98,11 @@ class Tuning {
                           .seconds_left = std::max(0.0, options_.budget_seconds - elapsed())});
   }
 
+  void add_threads(int count) {
+    const auto at = std::lower_bound(target_.threads.begin(), target_.threads.end(), count);
+    if (at == target_.threads.end() || *at != count) target_.threads.insert(at, count);
+  }
+
   void peak() {
     peak_ = options_.peak;
     if (peak_.f32_gflops_1t > 0) return;
@@ -114,7 +127,10 @@ class Tuning {
       if (!program.ok() || !context_.machine.supports(program->isa) || !matmul::legal(problem_, *program).ok())
         continue;
       if (options_.panel > 0 && program->panel != options_.panel) continue;
-      if (winner.numerics != "ordered" || !jit::find_code_generator(winner.codegen).ok()) continue;
+      // Only what this run may choose: a decision is made among the thread counts and code generators that were asked
+      // for.
+      if (winner.numerics != "ordered" || !contains(target_.codegens, winner.codegen)) continue;
+      if (!contains(target_.threads, winner.threads)) continue;
       const Candidate candidate{matmul::canonical(problem_, *program), winner.codegen, winner.threads};
       const auto at = std::find(space_.candidates.begin(), space_.candidates.end(), candidate);
       incumbent_ = static_cast<int>(at - space_.candidates.begin());
@@ -245,7 +261,8 @@ class Tuning {
   // A store that cannot be written must not cost the user the measurement: the first failure is kept for the log.
   void keep(const Status& s) {
     if (s.ok() || store_failed_) return;
-    store_failed_ = true;
+    // A busy store may answer the next round.
+    store_failed_ = s.code() != Code::kUnavailable;
     HONE_LOG_EVENT(LogTopic::kTune, "store_failed", {{"problem", text_}, {"why", s.message()}});
   }
 

@@ -18,7 +18,9 @@ double race_noise(Race& race, int candidate, int64_t deadline_ns) {
 db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed) {
   if (log_gain.empty()) return db::Verdict::kTie;
   const Interval gain = median_interval(log_gain, 0.95, seed);
-  const double bound = std::log1p(noise);
+  // The bound was scaled to kConfirmRounds; fewer rounds show less.
+  const double rounds = std::min(static_cast<double>(log_gain.size()), static_cast<double>(kConfirmRounds));
+  const double bound = std::log1p(noise) * std::sqrt(kConfirmRounds / rounds);
   if (gain.mid > bound && gain.lo > 0) return db::Verdict::kNew;
   if (gain.hi < 0 && gain.mid < -bound) return db::Verdict::kKept;
   return db::Verdict::kTie;

@@ -26,9 +26,10 @@ struct Confirmed {
   int rounds = 0;
 };
 
-// The rule, by itself: log_gain is log(incumbent / challenger) per round. `kNew` when the median gain exceeds the noise
-// bound and the 95% interval excludes 0; `kKept` when the challenger is slower beyond doubt; otherwise `kTie`. On kTie
-// and kKept the incumbent stays.
+// The rule, by itself: log_gain is log(incumbent / challenger) per round; `noise` is noise_bound for kConfirmRounds and
+// grows with the square root when there are fewer. `kNew` when the median gain exceeds the noise bound and the 95%
+// interval excludes 0; `kKept` when the challenger is slower beyond doubt; otherwise `kTie`. On kTie and kKept the
+// incumbent stays.
 db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed);
 
 inline constexpr int kConfirmRounds = 41;  // at most; an odd number has a median that was measured

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "engine/base/math.h"
@@ -28,6 +29,8 @@ struct Ranked {
   Reason reason;
   bool other_key;
   double distance;
+  bool superseded = false;  // a newer decision says the same thing
+  double ns = 0;            // where times are comparable
 };
 
 double distance(int64_t m, int64_t other) {
@@ -64,13 +67,24 @@ class Resolution {
   }
 
  private:
+  // Among decisions about this very problem the newest of each (code generator, thread count) counts, and of those the
+  // fastest: a run that was asked for one thread must not hide what another found with two.
   std::vector<Ranked> rank(std::span<const db::StoredDecision> family) const {
     std::vector<Ranked> ranked;
     for (const db::StoredDecision& d : family) ranked.push_back(classify(d));
-    auto order = [](const Ranked& r) {
-      return std::tuple(r.reason, r.other_key, r.distance, -r.stored->decision.decided_at, -r.stored->id);
-    };
-    std::sort(ranked.begin(), ranked.end(), [&](const Ranked& a, const Ranked& b) { return order(a) < order(b); });
+    auto newest_first = [](const Ranked& r) { return std::pair(-r.stored->decision.decided_at, -r.stored->id); };
+    std::sort(ranked.begin(), ranked.end(),
+              [&](const Ranked& a, const Ranked& b) { return newest_first(a) < newest_first(b); });
+    std::set<std::pair<std::string, int>> seen;
+    for (Ranked& r : ranked) {
+      if (r.reason != Reason::kExact) continue;
+      const db::Candidate& winner = r.stored->decision.winner;
+      r.superseded = !seen.insert({winner.codegen, winner.threads}).second;
+      r.ns = r.stored->decision.ns;
+    }
+    auto order = [](const Ranked& r) { return std::tuple(r.reason, r.other_key, r.distance, r.superseded, r.ns); };
+    std::stable_sort(ranked.begin(), ranked.end(),
+                     [&](const Ranked& a, const Ranked& b) { return order(a) < order(b); });
     return ranked;
   }
 

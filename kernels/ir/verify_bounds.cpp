@@ -120,11 +120,17 @@ class Bounds {
   template <typename T>
   void statement(const T&) {}  // registers only
 
-  void statement(const Load& s) { check_access(s.src, lanes(s.dst), s.mask); }
-  void statement(const Broadcast& s) { check_access(s.src, 1, {}); }
+  void statement(const Load& s) {
+    check_access(s.src, lanes(s.dst), s.mask);
+    check_separations(s.src, lanes(s.dst), s.mask);
+  }
+  void statement(const Broadcast& s) {
+    check_access(s.src, 1, {});
+    check_separations(s.src, 1, {});
+  }
   void statement(const Store& s) {
     check_access(s.dst, lanes(s.src), s.mask);
-    check_separations(s);
+    check_separations(s.dst, lanes(s.src), s.mask);
   }
   void statement(const LaneMask& s) {
     forget_mask(s.dst.reg, &s.dst);
@@ -339,15 +345,17 @@ class Bounds {
     }
   }
 
-  void check_separations(const Store& store) {
+  // Stores, and loads too: what one task stores another must not read, or the result depends on who was first. Only
+  // buffers that are stored to have separations.
+  void check_separations(const Access& access, int access_lanes, const RegRef& mask) {
     for (Separation& s : separations_) {
-      if (s.buffer != store.dst.buffer || s.broken_by != nullptr) continue;
+      if (s.buffer != access.buffer || s.broken_by != nullptr) continue;
       int64_t width;
       if (__builtin_mul_overflow(s.coef, s.step, &width)) width = 0;
-      const Linear index = linear(store.dst.index[s.dim] - Affine::var(s.var, s.coef));
-      const bool last = s.dim + 1 == store.dst.index.size();
-      const Side side = outside(index, last ? lanes(store.src) : 1, last ? store.mask : RegRef{},
-                                linear_constant(s.offset), linear_constant(s.offset + width - 1));
+      const Linear index = linear(access.index[s.dim] - Affine::var(s.var, s.coef));
+      const bool last = s.dim + 1 == access.index.size();
+      const Side side = outside(index, last ? access_lanes : 1, last ? mask : RegRef{}, linear_constant(s.offset),
+                                linear_constant(s.offset + width - 1));
       if (side != Side::kNone) s.broken_by = at_;
     }
   }
@@ -369,9 +377,9 @@ class Bounds {
       if (apart) continue;
       const std::string& var = kernel_.vars[static_cast<size_t>(w.var)].name;
       status_ = refuse(kernel_, *culprit,
-                       "tasks that differ in '" + var + "' may store to the same elements of '" +
+                       "tasks that differ in '" + var + "' may touch the same elements of '" +
                            kernel_.buffers[static_cast<size_t>(w.buffer)].name +
-                           "': in no dimension do all stores stay within the steps of '" + var + "'");
+                           "': in no dimension does everything stay within the steps of '" + var + "'");
       return;
     }
   }

@@ -130,9 +130,16 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
     p.nc = std::min(p.nc, round_up(ceil_div(n, target.threads), p.nr));
   }
   fit_workspace(problem, p);
-  // One block of B serves all rows, when there are enough blocks to go round; packing in the call insists on it.
-  p.parallel =
-      pack_b || ceil_div(n, p.nc) >= 2 * target.threads || target.threads == 1 ? ParallelDim::kN : ParallelDim::kMn;
+  // One block of B serves all rows, when there are enough blocks to go round. Packing in the call wants it, unless n is
+  // so narrow that threads would idle: then each block of rows packs the little there is.
+  const int64_t column_blocks = problem.batch * ceil_div(n, p.nc), row_blocks = problem.batch * ceil_div(m, p.mc);
+  if (target.threads == 1 || column_blocks >= 2 * target.threads) {
+    p.parallel = ParallelDim::kN;
+  } else if (pack_b) {
+    p.parallel = column_blocks < target.threads && row_blocks > column_blocks ? ParallelDim::kM : ParallelDim::kN;
+  } else {
+    p.parallel = ParallelDim::kMn;
+  }
   return p;
 }
 

@@ -92,6 +92,19 @@ TEST(PlanResolver, TheNewestDecisionWins) {
   EXPECT_EQ(plan.program.unroll_k, 4);
 }
 
+// A run that may use one thread only answers another question than the run before it, which found two to be faster.
+TEST(PlanResolver, ALaterRunWithFewerThreadsDoesNotHideAFasterPlan) {
+  db::StoredDecision both = tuned(problem(1), kAvx512Program, 1), one = tuned(problem(1), kAvx2Program, 2);
+  both.decision.ns = 500;
+  one.decision.winner.threads = 1;
+  one.decision.ns = 900;
+  EXPECT_EQ(plan_of(problem(1), avx512_target(), {both, one}).threads, 2);
+  // Where there is one thread, the two-thread plan is a near miss and the other one exact.
+  const MatmulPlan alone = plan_of(problem(1), avx512_target(), {both, one}, {.threads = 1});
+  EXPECT_EQ(alone.threads, 1);
+  EXPECT_EQ(matmul::to_string(alone.program), kAvx2Program);
+}
+
 TEST(PlanResolver, NearestMOfTheFamilyIsANearShape) {
   const MatmulPlan plan = plan_of(problem(100), avx512_target(),
                                   {tuned(problem(32), kAvx512Program, 9), tuned(problem(128), kAvx512Program, 1),

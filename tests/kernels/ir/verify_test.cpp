@@ -199,12 +199,11 @@ TEST(IrVerify, RefusesStoresWhereTheyDoNotBelong) {
 }
 
 TEST(IrVerify, RefusesOverlappingTasks) {
-  expect_refused(
-      sample_text(),
-      {{"parallel i in 0..m step 8", "parallel i in 0..m step 7", {"tasks that differ in 'i'", "'C'", "store C["}},
-       {"parallel j in 0..3 step 2", "parallel j in 0..3 step 1", {"tasks that differ in 'j'"}},
-       {"store C[i + ii + r_5", "store C[ii + r_5", {"tasks that differ in 'i'"}},
-       {"stride [75, 1]", "stride [71, 1]", {"buffer 'C'", "the same element"}}});
+  expect_refused(sample_text(),
+                 {{"parallel i in 0..m step 8", "parallel i in 0..m step 7", {"tasks that differ in 'i'", "'C'"}},
+                  {"parallel j in 0..3 step 2", "parallel j in 0..3 step 1", {"tasks that differ in 'j'"}},
+                  {"store C[i + ii + r_5", "store C[ii + r_5", {"tasks that differ in 'i'"}},
+                  {"stride [75, 1]", "stride [71, 1]", {"buffer 'C'", "the same element"}}});
   const std::string batched = print(sample_matmul({.batch = true}));
   expect_refused(batched, {{"store C[bb, i", "store C[0, i", {"tasks that differ in 'bb'"}}});
   const std::string text = R"(kernel shifted {
@@ -225,6 +224,23 @@ TEST(IrVerify, RefusesOverlappingTasks) {
   EXPECT_THAT(
       verify(parsed(with("parallel i in 0..2 step 1 { if n - 1 >= 0 { a = const 0x0 store y[0] = a } }"))).message(),
       HasSubstr("tasks that differ in 'i'"));
+}
+
+// What one task stores another must not read: the result would depend on who came first.
+TEST(IrVerify, RefusesReadingWhatOtherTasksStore) {
+  const std::string text = R"(kernel neighbours {
+    param n
+    inout y: f32[n] stride [1] align 4
+    reg a: f32x1
+    parallel i in 0..n - 1 step 1 {
+      a = load y[i]
+      store y[i] = a
+    }
+  })";
+  EXPECT_TRUE(verify(parsed(text)).ok()) << verify(parsed(text)).message();
+  for (const char* reads : {"a = load y[i + 1]", "a = broadcast y[i + 1]", "a = load y[0]"})
+    EXPECT_THAT(verify(parsed(edited(text, "a = load y[i]", reads))).message(), HasSubstr("tasks that differ in 'i'"))
+        << reads;
 }
 
 TEST(IrVerify, RefusesShapelessNests) {

@@ -94,5 +94,11 @@ TEST(MatmulBlocking, SmallProblemsDoNotWakeThreads) {
   EXPECT_EQ(default_threads({.m = 1, .n = 4096, .k = 4096, .epilogue = {}}, 2), 2);
 }
 
+TEST(MatmulBlocking, NarrowOutputsAreSplitByRows) {
+  const TransformProgram p = default_program(problem(4096, 32, 1024, BLayout::kNt), target(Isa::kAvx512, 2));
+  EXPECT_EQ(p.parallel, ParallelDim::kM);
+  EXPECT_LE(p.mc, 2048);
+}
+
 }  // namespace
 }  // namespace hone::matmul
