@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/math.h"
+#include "engine/base/memory.h"
 
 namespace hone {
 namespace {
@@ -20,9 +21,14 @@ constexpr int64_t kHugePage = 2 << 20;
 // keeps every rounding below from overflowing.
 constexpr int64_t kMaxBytes = int64_t{1} << 47;
 
+// mmap promises more than there is, and touching it all would get the process killed. Looking takes 0.1 ms, so only who
+// wants much does: below this the rest of the machine varies by more.
+constexpr int64_t kLooksFirst = 64 << 20;
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
 Status out_of_memory(int64_t bytes) {
-  return resource_exhausted(
-      fmt::format("cannot allocate {} bytes ({:.1f} GiB)", bytes, static_cast<double>(bytes) / (1 << 30)));
+  return resource_exhausted(fmt::format("cannot allocate {} bytes ({:.1f} GiB)", bytes, gib(bytes)));
 }
 
 // Memory of `bytes` (whole huge pages) that begins on a huge page: map one more, give back both ends.
@@ -55,6 +61,12 @@ Result<AlignedBuffer> AlignedBuffer::allocate(int64_t bytes, Touch touch) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
   if (bytes > kMaxBytes) return out_of_memory(bytes);
+  if (touch == Touch::kNow && bytes >= kLooksFirst) {
+    const int64_t available = available_memory("");
+    if (bytes > available)
+      return resource_exhausted(fmt::format("cannot allocate {} bytes ({:.1f} GiB): {:.1f} GiB of memory are available",
+                                            bytes, gib(bytes), gib(available)));
+  }
   if (bytes >= kHugePage) {
     buffer.mapped_ = round_up(bytes, kHugePage);
     buffer.data_ = map_huge(buffer.mapped_);

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/memory.h"
+
 namespace hone {
 namespace {
 
@@ -30,6 +32,16 @@ TEST(AlignedBuffer, EmptyHasNoMemory) {
   ASSERT_TRUE(buffer.ok());
   EXPECT_EQ(buffer->data(), nullptr);
   EXPECT_TRUE(buffer->empty());
+}
+
+// mmap would promise it, and the process would be killed while touching it.
+TEST(AlignedBuffer, TouchNowRefusesMoreThanIsAvailable) {
+  const int64_t available = available_memory("");
+  if (available > int64_t{1} << 45) GTEST_SKIP() << "this system does not say how much memory is available";
+  Result<AlignedBuffer> buffer = AlignedBuffer::allocate(available + (int64_t{1} << 35), Touch::kNow);
+  ASSERT_FALSE(buffer.ok());
+  EXPECT_EQ(buffer.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(buffer.status().message(), testing::HasSubstr("GiB of memory are available"));
 }
 
 TEST(AlignedBuffer, TouchNowMakesPagesPresent) {
