@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "engine/base/cpu_quota.h"
 #include "engine/base/cpuid.h"
@@ -69,11 +69,13 @@ void assume_missing_caches(Machine& machine) {
 
 Status apply_override(const std::string& path, Machine& machine) {
   std::ifstream file(path);
-  if (!file) {
+  std::ostringstream content;
+  // Not by iterators: they throw for a folder, which can be opened but not read.
+  if (!file || !(content << file.rdbuf())) {
     return invalid_argument(
         fmt::format("HONE_CPU={}: cannot read this file; give a JSON machine description or unset it", path));
   }
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = content.str();
   if (Status status = restrict_machine(text, machine); !status.ok()) {
     return Status(status.code(), fmt::format("HONE_CPU={}: {}", path, status.message()));
   }
