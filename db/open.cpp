@@ -137,10 +137,11 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
   FolderLock nobody_moves_it(path, LOCK_SH);
   HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
   const std::string prefix = reason.empty() ? "" : reason + "; ";
-  if (!file.exists)
-    return in_memory(fmt::format("{}{} does not exist: working in memory; {}", prefix, path, kElsewhere), steps);
-  if (file.size == 0)
-    return in_memory(fmt::format("{}{} is empty: working in memory; {}", prefix, path, kElsewhere), steps);
+  // Who asked for reading only has nothing to keep.
+  const std::string instead =
+      reason.empty() ? "there are no stored plans" : fmt::format("working in memory; {}", kElsewhere);
+  if (!file.exists) return in_memory(fmt::format("{}{} does not exist: {}", prefix, path, instead), steps);
+  if (file.size == 0) return in_memory(fmt::format("{}{} is empty: {}", prefix, path, instead), steps);
   try {
     if (file.size == 1) throw one_byte();
     return with_retry([&]() -> Result<StorePtr> {
@@ -149,7 +150,7 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
       const SchemaState schema = read_schema(connection->database());
       if (schema.owner == Owner::kOther) return not_ours(path);
       if (schema.owner == Owner::kNobody) {
-        return in_memory(fmt::format("{}{} has no tables: working in memory; {}", prefix, path, kElsewhere), steps);
+        return in_memory(fmt::format("{}{} has no tables: {}", prefix, path, instead), steps);
       }
       state.schema_version = schema.version;
       if (schema.version > steps.back().version) {
@@ -166,8 +167,7 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
       return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
     });
   } catch (const SQLite::Exception& e) {
-    return in_memory(fmt::format("{}{} cannot be read ({}): working in memory; {}", prefix, path, e.what(), kElsewhere),
-                     steps);
+    return in_memory(fmt::format("{}{} cannot be read ({}): {}", prefix, path, e.what(), instead), steps);
   }
 }
 
