@@ -258,9 +258,10 @@ class Tuning {
     if (!id.ok()) keep(id.status());
   }
 
-  // A store that cannot be written must not cost the user the measurement: the first failure is kept for the log.
+  // A store that cannot be written must not cost the user the measurement: the first failure is reported with it.
   void keep(const Status& s) {
     if (s.ok() || store_failed_) return;
+    if (report_.not_stored.empty()) report_.not_stored = s.message();
     // A busy store may answer the next round.
     store_failed_ = s.code() != Code::kUnavailable;
     HONE_LOG_EVENT(LogTopic::kTune, "store_failed", {{"problem", text_}, {"why", s.message()}});

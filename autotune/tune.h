@@ -54,6 +54,7 @@ struct TuneReport {
   int64_t run_id = 0;
   bool decided = false;      // a decision was stored; false when interrupted before there was one
   bool interrupted = false;  // the stop token was set
+  std::string not_stored;    // why samples or the decision are not in the store ("" when all are)
 };
 
 // What the whole tuning needs to know of where it runs.
