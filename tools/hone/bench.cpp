@@ -1,7 +1,9 @@
 // hone bench: plans of hone and other libraries, interleaved in one run, checked before they are timed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "autotune/measure/peak.h"
 #include "autotune/search/race.h"
@@ -41,14 +43,23 @@ struct Setup {
   std::vector<jit::CodeGenerator*> generators;
   plan::Decisions decisions;
   std::vector<const HonePeer*> peers;
+  std::optional<matmul::TransformProgram> program;  // --plan TEXT
   autotune::Peak peak;
 };
 
 Result<Setup> prepare(const BenchArgs& args) {
   Setup s;
   HONE_ASSIGN_OR_RETURN(s.shapes, args.problems.resolve());
-  HONE_ASSIGN_OR_RETURN(s.format, parse_format(args.json ? "json" : args.output));
+  HONE_ASSIGN_OR_RETURN(s.format, parse_format(args.json ? "json" : args.output, true));
+  if (args.plan != "tuned" && args.plan != "default" && args.plan != "both") {
+    const Result<matmul::TransformProgram> program = matmul::parse_program(args.plan);
+    if (!program.ok())
+      return invalid_argument(
+          fmt::format("--plan takes tuned, default, both or a program: {}", program.status().message()));
+    s.program = *program;
+  }
   HONE_ASSIGN_OR_RETURN(s.machine, detect_machine());
+  note_ignored_variables(s.machine);
   HONE_ASSIGN_OR_RETURN(s.threads, parse_threads(args.threads));
   if (s.threads.empty()) {
     s.threads = {1};
@@ -74,7 +85,10 @@ Result<Setup> prepare(const BenchArgs& args) {
   }
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_store(args.db, db::OpenMode::kReadOnly));
   HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*store));
-  HONE_ASSIGN_OR_RETURN(s.peak, autotune::measure_peak(s.machine));
+  // Not longer than the contest that it is the ceiling of.
+  const autotune::PeakOptions options;
+  HONE_ASSIGN_OR_RETURN(s.peak,
+                        autotune::measure_peak(s.machine, {.seconds = std::min(options.seconds, args.seconds)}));
   return s;
 }
 
@@ -92,10 +106,14 @@ Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int th
     HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,
                           plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions()));
     const autotune::Candidate candidate{plan.program, plan.codegen, plan.threads};
-    const std::string label = fmt::format("hone {}{}", tuned ? "tuned" : "default", one_line ? "" : " " + plan.codegen);
-    contest.implementations.push_back({label, fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen,
-                                                          matmul::to_string(plan.program))});
-    contest.candidates.push_back(candidate);
+    // Nothing stored, or the default was found to be the best: it would race against itself under another name.
+    if (std::find(contest.candidates.begin(), contest.candidates.end(), candidate) == contest.candidates.end()) {
+      const bool stored = plan.reason != plan::Reason::kDefault;
+      contest.implementations.push_back(
+          {fmt::format("hone {}{}", stored ? "tuned" : "default", one_line ? "" : " " + plan.codegen),
+           fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen, matmul::to_string(plan.program))});
+      contest.candidates.push_back(candidate);
+    }
     if (one_line) break;
   }
   return {};
@@ -107,8 +125,8 @@ Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s,
     HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, true, contest));
   if (args.plan == "default" || args.plan == "both")
     HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, false, contest));
-  if (contest.candidates.empty()) {
-    HONE_ASSIGN_OR_RETURN(const matmul::TransformProgram program, matmul::parse_program(args.plan));
+  if (s.program) {
+    const matmul::TransformProgram& program = *s.program;
     HONE_RETURN_IF_ERROR(matmul::legal(problem, program));
     if (!s.machine.supports(program.isa))
       return unsupported(fmt::format("this CPU cannot run {}", isa_info(program.isa).name));
@@ -116,11 +134,6 @@ Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s,
       contest.implementations.push_back({fmt::format("hone {}", g->name()), matmul::to_string(program)});
       contest.candidates.push_back({program, std::string(g->name()), threads});
     }
-  }
-  // No stored plan: tuned would race against itself under another name.
-  if (args.plan == "both" && contest.candidates.size() == 2 && contest.candidates[0] == contest.candidates[1]) {
-    contest.candidates.pop_back();
-    contest.implementations.pop_back();
   }
   return contest;
 }
@@ -130,17 +143,15 @@ Table bench_table() {
           {{"problem"},
            {"impl"},
            {"threads"},
-           {"ns", false},
-           {"us"},
-           {"ns_lo", false},
-           {"ns_hi", false},
+           {"ns", For::kMachines},
+           {"us", For::kPeople},
+           {"ns_lo", For::kMachines},
+           {"ns_hi", For::kMachines},
            {"gflops"},
            {"gbs"},
            {"pct_peak"},
            {"pct_read"},
            {"ratio"},
-           {"ratio_lo", false},
-           {"ratio_hi", false},
            {"ratio_ci95"},
            {"plan"},
            {"why_not"}},
@@ -187,10 +198,9 @@ std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementat
                            percent_of(ceilings.gflops, times, p.flops()),
                            percent_of(ceilings.gbs, times, bytes_of(p))};
   if (index == 0) {
-    row.insert(row.end(), {Cell(1.0), Cell(1.0), Cell(1.0), std::string()});
+    row.insert(row.end(), {Cell(1.0), Range{1, 1}});
   } else {
-    row.insert(row.end(), {std::exp(r.mid), std::exp(r.lo), std::exp(r.hi),
-                           fmt::format("[{:.3f}, {:.3f}]", std::exp(r.lo), std::exp(r.hi))});
+    row.insert(row.end(), {std::exp(r.mid), Range{std::exp(r.lo), std::exp(r.hi)}});
   }
   row.insert(row.end(), {impl.plan, std::string()});
   return row;
@@ -199,13 +209,19 @@ std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementat
 std::vector<Cell> failed_row(const matmul::MatmulProblem& p, const Implementation& impl, int threads,
                              const std::string& why) {
   std::vector<Cell> row(bench_table().columns.size());
-  row[0] = matmul::to_string(p), row[1] = impl.name, row[2] = int64_t{threads}, row[15] = impl.plan, row[16] = why;
+  row[0] = matmul::to_string(p), row[1] = impl.name, row[2] = int64_t{threads};
+  row[row.size() - 2] = impl.plan, row.back() = why;
   return row;
 }
 
 Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,
                      Table& table) {
   HONE_ASSIGN_OR_RETURN(Contest contest, contest_of(problem, s, threads, args));
+  if (problem.m == 0 || problem.n == 0) {
+    for (const Implementation& impl : contest.implementations)
+      table.add(failed_row(problem, impl, threads, "C has no elements: there is nothing to time"));
+    return {};
+  }
   const std::string lack = peers_lack(problem);
   if (lack.empty())
     for (const HonePeer* peer : s.peers) contest.implementations.push_back({peer->name, peer->describe()});
@@ -238,17 +254,17 @@ Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int t
     ceilings.gflops.push_back(probe.gflops());
     ceilings.gbs.push_back(probe.read_gbs());
   }
-  bool plan_failed = false;
+  Status failure;
   for (size_t i = 0; i < contest.implementations.size(); ++i) {
     const bool measured = !race.times(db::Phase::kSearch, static_cast<int>(i)).empty();
     table.add(measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, ceilings)
-                       : failed_row(problem, contest.implementations[i], threads, why[i]));
-    plan_failed = plan_failed || (!measured && i < contest.candidates.size() && !race.stopped());
+                       : failed_row(problem, contest.implementations[i], threads,
+                                    race.stopped() && why[i].empty() ? "interrupted" : why[i]));
+    if (!measured && i < contest.candidates.size() && !race.stopped())
+      failure = internal_error(fmt::format("{} could not be measured: {}", contest.implementations[i].name, why[i]));
   }
   if (!lack.empty() && !s.peers.empty()) note(fmt::format("{}: {}", matmul::to_string(problem), lack));
-  if (plan_failed)
-    return internal_error(fmt::format("{}: a plan could not be measured: {}", matmul::to_string(problem), why[0]));
-  return {};
+  return failure;
 }
 
 int run_bench(const BenchArgs& args) {
@@ -258,17 +274,22 @@ int run_bench(const BenchArgs& args) {
   note(fmt::format("peak {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; caches {}",
                    s.peak.f32_gflops_1t, s.peak.f32_gflops_all, s.peak.read_gbs_1t, s.peak.read_gbs_all, args.cache));
   Table table = bench_table();
-  Status status;
+  Status failure;
   for (const matmul::Shape& shape : s.shapes) {
     for (int threads : s.threads) {
-      if (interrupted() || !status.ok()) break;
-      status = bench_problem(shape.problem, s, threads, args, table);
+      if (interrupted()) break;
+      const Status status = bench_problem(shape.problem, s, threads, args, table);
+      if (status.ok()) continue;
+      // One problem that is too large for this machine must not cost the others their turn.
+      if (!failure.ok()) note(fmt::format("error: {}", failure.message()));
+      failure = Status(status.code(), fmt::format("{}: {}", matmul::to_string(shape.problem), status.message()));
     }
   }
-  table.columns.back().people = std::any_of(table.rows.begin(), table.rows.end(),
-                                            [](const auto& row) { return !std::get<std::string>(row[16]).empty(); });
-  fmt::print("{}", render(table, s.format));
-  if (!status.ok()) return fail(status);
+  if (std::all_of(table.rows.begin(), table.rows.end(),
+                  [](const auto& row) { return std::get<std::string>(row.back()).empty(); }))
+    table.columns.back().whom = For::kMachines;
+  write_results(render(table, s.format));
+  if (!failure.ok()) return fail(failure);
   return interrupted() ? kInterrupted : kDone;
 }
 
@@ -279,17 +300,19 @@ void add_bench(CLI::App& app, Run& run) {
       "bench", "time plans and other libraries in interleaved rounds (default: the shipped decoder shapes)");
   auto args = std::make_shared<BenchArgs>();
   args->problems.add_to(*command);
-  command->add_option("--plan", args->plan, "tuned, default, both, or the text of a program");
-  command->add_option("--codegen", args->codegen, "a line for each of these code generators");
-  command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)");
-  command->add_option("--compare", args->compare, "openblas,blis,onednn,eigen,libxsmm, or all that are here");
+  command->add_option("--plan", args->plan, "tuned, default, both, or the text of a program")->check(not_empty());
+  command->add_option("--codegen", args->codegen, "a line for each of these code generators")->check(not_empty());
+  command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)")
+      ->check(not_empty());
+  command->add_option("--compare", args->compare, "openblas,blis,onednn,eigen,libxsmm, or all that are here")
+      ->check(not_empty());
   command->add_option("-r,--repetitions", args->repetitions, "rounds at most")->check(CLI::Range(1, 1000000));
   command->add_option("--seconds", args->seconds, "time per problem and thread count after which rounds stop")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command->add_option("--cache", args->cache, "cold: operands come from memory; warm: from cache")
       ->check(CLI::IsMember({"warm", "cold"}));
-  command->add_option("--seed", args->seed, "of operands and of the order in rounds");
-  command->add_option("--db", args->db, "database file");
+  command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(CLI::NonNegativeNumber);
+  command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl, sql or gbench");
   command->add_flag("--json", args->json, "same as -o json");
   command->callback([args, &run] { run = [args] { return run_bench(*args); }; });

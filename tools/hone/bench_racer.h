@@ -61,7 +61,7 @@ class BenchRacer final : public autotune::Racer {
   std::map<int, Ready> ready_;
 };
 
-// Why no peer can run the problem ("" when they can): they have neither our epilogues nor our batches.
+// Why no peer can run the problem ("" when they can): they have no epilogues, no batches, no empty sizes.
 std::string peers_lack(const matmul::MatmulProblem& problem);
 
 }  // namespace hone::cli

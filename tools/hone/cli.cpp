@@ -1,12 +1,20 @@
 // See cli.h.
 #include "tools/hone/cli.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
+#include <filesystem>
+
+#include "engine/base/env.h"
 #include "jit/codegen.h"
 
 namespace hone::cli {
@@ -14,15 +22,29 @@ namespace {
 
 std::atomic<bool> g_interrupted{false};
 std::string g_command_line;
+int g_write_error = 0;  // the first errno of stdout
 
 void on_signal(int) {
   // The second one means it.
   if (g_interrupted.exchange(true)) std::_Exit(kInterrupted);
 }
 
+// Control characters and bytes beyond ASCII would not survive a terminal or a log, so they are escaped as bash reads
+// them.
 std::string shell_quoted(const std::string& word) {
-  constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%";
+  constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
   if (!word.empty() && word.find_first_not_of(kSafe) == std::string::npos) return word;
+  if (std::any_of(word.begin(), word.end(), [](char c) { return c < ' ' || c > '~'; })) {
+    std::string out = "$'";
+    for (char c : word) {
+      if (c < ' ' || c > '~') {
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      } else {
+        out += c == '\'' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+      }
+    }
+    return out + "'";
+  }
   std::string out = "'";
   for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
@@ -39,6 +61,13 @@ std::vector<std::string> split(const std::string& text, char by) {
   }
 }
 
+// Is there a file where --db, or without it the environment, puts the database?
+bool exists(const std::string& db_path) {
+  const Result<std::string> path = db_path.empty() ? db::default_path() : Result<std::string>(db_path);
+  std::error_code unreadable;  // then it is there, and opening it says what is wrong
+  return path.ok() && (std::filesystem::exists(*path, unreadable) || unreadable);
+}
+
 }  // namespace
 
 const std::atomic<bool>& interrupted() { return g_interrupted; }
@@ -50,11 +79,39 @@ void install_signal_handlers() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
+void reserve_standard_streams() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    // open() gives the lowest free number, which is fd. No stand-in: nothing better can be done about it.
+    (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 std::string command_line() { return g_command_line; }
 
 void set_command_line(int argc, char** argv) {
-  g_command_line = "hone";
+  g_command_line.clear();
+  for (const char* name : {"HONE_DB", "HONE_THREADS", "HONE_CPU", "HONE_PEERS"})
+    if (const std::optional<std::string> value = env(name))
+      g_command_line += fmt::format("{}={} ", name, shell_quoted(*value));
+  g_command_line += argc > 0 && *argv[0] != '\0' ? shell_quoted(argv[0]) : "hone";
   for (int i = 1; i < argc; ++i) g_command_line += " " + shell_quoted(argv[i]);
+}
+
+void write_results(std::string_view results) {
+  if (g_write_error != 0) return;
+  errno = 0;
+  if (std::fwrite(results.data(), 1, results.size(), stdout) != results.size() || std::fflush(stdout) != 0)
+    g_write_error = errno != 0 ? errno : EIO;
+}
+
+int finish(int code) {
+  errno = 0;
+  if (std::fflush(stdout) != 0 && g_write_error == 0) g_write_error = errno != 0 ? errno : EIO;  // help texts
+  if (g_write_error == 0) return code;
+  const int failed = fail(
+      data_loss(fmt::format("cannot write the results to stdout: {}; give a file or a pipe", strerror(g_write_error))));
+  return code == kDone ? failed : code;
 }
 
 int fail(const Status& status) {
@@ -64,23 +121,75 @@ int fail(const Status& status) {
   return typed ? kUsage : kFailed;
 }
 
-void note(const std::string& message) { fmt::print(stderr, "hone: {}\n", message); }
+int fail_usage(const CLI::App& app, const std::string& why) {
+  // CLI11 misses a subcommand before it looks at the words that are left.
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  const std::vector<std::string> left = app.remaining(true);
+  std::string message = why;
+  if (!names.empty() && !left.empty()) {
+    message = fmt::format("unknown command or option '{}': commands are {}", left.front(), fmt::join(names, ", "));
+  } else if (!names.empty()) {
+    message = fmt::format("a command is missing: one of {}", fmt::join(names, ", "));
+  }
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  const bool root = command == &app;
+  return fail(
+      invalid_argument(fmt::format("{} (help: hone{} --help)", message, root ? "" : " " + command->get_name())));
+}
+
+Status typed(const Status& status) { return status.ok() ? status : invalid_argument(status.message()); }
+
+// Not fmt::print, which throws when stderr is full; there is nobody left to tell.
+void note(const std::string& message) {
+  const std::string line = fmt::format("hone: {}\n", message);
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void note_ignored_variables(const Machine& machine) {
+  const ThreadSetting threads = threads_in_force(machine);
+  if (threads.source.find("HONE_THREADS=") != std::string::npos)
+    note(fmt::format("{} thread(s) from {}", threads.threads, threads.source));
+}
+
+CLI::Validator not_empty() {
+  return {[](std::string& text) { return text.empty() ? std::string("must not be empty") : std::string(); }, ""};
+}
+
+CLI::Validator positive() {
+  return {[](std::string& text) {
+            double value = 0;
+            const bool good =
+                CLI::detail::lexical_cast(text, value) && std::isfinite(value) && value > 0 && value < 1e9;
+            return good ? std::string() : fmt::format("must be a positive number, got '{}'", text);
+          },
+          ""};
+}
 
 void ProblemArgs::add_to(CLI::App& command) {
   command.add_option("problem", problems,
                      "matmul:f32:m=..,n=..,k=..[,b=nn|nt|packed][:+bias+gelu...]; m, n, k take 1-8+1, 1-512*2, {1,4}");
-  command.add_option("--shapes", shapes, "file with one problem a line")->check(CLI::ExistingFile);
+  command.add_option("--shapes", shapes, "file with one problem a line")->check(not_empty());
 }
 
 Result<std::vector<matmul::Shape>> ProblemArgs::resolve() const {
   std::vector<matmul::Shape> shapes_in_order;
   for (const std::string& text : problems) {
-    HONE_ASSIGN_OR_RETURN(std::vector<matmul::MatmulProblem> parsed, matmul::parse_problems(text));
-    for (matmul::MatmulProblem& p : parsed) shapes_in_order.push_back({std::move(p), 1});
+    Result<std::vector<matmul::MatmulProblem>> parsed = matmul::parse_problems(text);
+    if (!parsed.ok()) {
+      const std::string caret = matmul::caret_display(text, parsed.status());
+      if (!caret.empty() && isatty(STDERR_FILENO)) fmt::print(stderr, "{}\n", caret);
+      return typed(parsed.status());
+    }
+    for (matmul::MatmulProblem& p : *parsed) shapes_in_order.push_back({std::move(p), 1});
   }
   if (!shapes.empty()) {
-    HONE_ASSIGN_OR_RETURN(std::vector<matmul::Shape> from_file, matmul::read_shape_file(shapes));
-    shapes_in_order.insert(shapes_in_order.end(), from_file.begin(), from_file.end());
+    const Result<std::vector<matmul::Shape>> from_file = matmul::read_shape_file(shapes);
+    if (!from_file.ok()) return typed(from_file.status());
+    shapes_in_order.insert(shapes_in_order.end(), from_file->begin(), from_file->end());
   }
   if (!shapes_in_order.empty()) return shapes_in_order;
   return matmul::parse_shapes(matmul::default_shapes_text(), "decoder.txt");
@@ -113,14 +222,27 @@ Result<std::vector<std::string>> parse_codegens(const std::string& text) {
   std::vector<std::string> names;
   if (text.empty()) return names;
   for (const std::string& part : split(text, ',')) {
-    HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(part));
-    names.emplace_back(generator->name());
+    const Result<jit::CodeGenerator*> generator = jit::find_code_generator(part);
+    if (!generator.ok()) return typed(generator.status());
+    names.emplace_back((*generator)->name());
   }
   return names;
 }
 
 Result<std::unique_ptr<db::Store>> open_store(const std::string& path, db::OpenMode mode) {
   HONE_ASSIGN_OR_RETURN(std::unique_ptr<db::Store> store, db::open({.path = path, .mode = mode}));
+  // Who only reads and finds no file has lost nothing: there are no plans yet.
+  const bool none_yet = mode == db::OpenMode::kReadOnly && !exists(path);
+  if (!store->message().empty() && !none_yet) note(store->message());
+  return store;
+}
+
+Result<std::unique_ptr<db::Store>> open_stored(const std::string& path) {
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<db::Store> store, db::open({.path = path, .mode = db::OpenMode::kReadOnly}));
+  if (store->mode() == db::OpenMode::kInMemory && path != ":memory:") {
+    if (exists(path)) return data_loss(store->message());
+    return std::unique_ptr<db::Store>();
+  }
   if (!store->message().empty()) note(store->message());
   return store;
 }

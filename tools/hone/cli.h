@@ -4,6 +4,8 @@
 // that repeats it. Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
@@ -24,14 +26,34 @@ inline constexpr int kDone = 0, kFailed = 1, kUsage = 2, kInterrupted = 130;
 const std::atomic<bool>& interrupted();
 void install_signal_handlers();
 
-// "hone tune 'matmul:...' --budget 5s": the command line as it can be pasted into a shell.
+// A closed stdin, stdout or stderr is taken by a stand-in, so that no database or library file gets its number and
+// with it our output. The one for stdout refuses what is written to it, and finish() reports that.
+void reserve_standard_streams();
+
+// "HONE_DB=x.db hone tune 'matmul:...' --budget 5s": the command line, and the variables that change what it does, as
+// they can be pasted into a shell; always one line.
 std::string command_line();
 void set_command_line(int argc, char** argv);
 
+// The only way to stdout. Scripts act on what they read there, so losing a part of it is a failure: see finish().
+void write_results(std::string_view results);
+template <typename... T>
+void print(fmt::format_string<T...> format, T&&... args) {
+  write_results(fmt::format(format, std::forward<T>(args)...));
+}
+// `code`, or kFailed with a message when what was printed has not arrived.
+int finish(int code);
+
 // Prints the failure and how to repeat it; returns the exit code (2 for what the user typed, 1 otherwise).
 int fail(const Status& status);
+// The same for a command line that CLI11 refused: names the command that is not known, and where the help is.
+int fail_usage(const CLI::App& app, const std::string& why);
+// `status` as a fault in what the user typed: the library calls a name that it lacks unsupported or not found.
+Status typed(const Status& status);
 // A message for people, on stderr.
 void note(const std::string& message);
+// Says so when HONE_THREADS is set to something that is ignored.
+void note_ignored_variables(const Machine& machine);
 
 // Problems as every command takes them: positional strings with ranges, or a file, else the shipped decoder shapes.
 struct ProblemArgs {
@@ -42,15 +64,23 @@ struct ProblemArgs {
   Result<std::vector<matmul::Shape>> resolve() const;
 };
 
+// For options where an empty text is a slip of a script ("$UNSET") and not a wish for the default.
+CLI::Validator not_empty();
+// Positive and finite; CLI11's own check lets NaN pass.
+CLI::Validator positive();
+
 // "60", "60s", "1.5m", "500ms" -> seconds. Error: invalid_argument.
 Result<double> parse_duration(const std::string& text);
 // "1,2" -> {1, 2}; each >= 1. Error: invalid_argument.
 Result<std::vector<int>> parse_threads(const std::string& text);
-// "asmjit,llvm" -> names that this build has. Error: not_found listing them.
+// "asmjit,llvm" -> names that this build has. Error: invalid_argument listing them.
 Result<std::vector<std::string>> parse_codegens(const std::string& text);
 
 // Opens --db, $HONE_DB or the default; says on stderr when it is less than asked for.
 Result<std::unique_ptr<db::Store>> open_store(const std::string& path, db::OpenMode mode);
+// To look at what is stored and nothing else, so that a file which cannot be read is an error (data_loss) and not an
+// empty store. nullptr: there is no file yet.
+Result<std::unique_ptr<db::Store>> open_stored(const std::string& path);
 
 // A subcommand registers its options and says what to run; the callable returns the exit code.
 using Run = std::function<int()>;

@@ -1,23 +1,21 @@
 // hone explain: which plan a problem gets here, why, and what was passed over; on request the LoopIR and the code.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
 #include "jit/inspect/disassemble.h"
 #include "kernels/ir/text.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/json.h"
 
 namespace hone::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct ExplainArgs {
   ProblemArgs problems;
   std::string db, codegen;
   int threads = 0;
+  std::string output = "text";
   bool json = false, ir = false, assembly = false;
 };
 
@@ -48,18 +46,18 @@ Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& p
 
 void print_text(const Json& e) {
   const Json& plan = e["plan"];
-  fmt::print("{}\n  reason    {}\n", e["problem"].get<std::string>(), e["reason"].get<std::string>());
-  fmt::print("  plan      {} on {} thread(s), numerics {}\n            {}\n", plan["codegen"].get<std::string>(),
-             plan["threads"].dump(), plan["numerics"].get<std::string>(), plan["program"].get<std::string>());
+  print("{}\n  reason    {}\n", e["problem"].get<std::string>(), e["reason"].get<std::string>());
+  print("  plan      {} on {} thread(s), numerics {}\n            {}\n", plan["codegen"].get<std::string>(),
+        plan["threads"].dump(), plan["numerics"].get<std::string>(), plan["program"].get<std::string>());
   if (!e["from"].is_null()) {
     const Json& from = e["from"];
-    fmt::print("  from      decision {}: {}, {:.1f} us by {}\n", from["decision"].dump(),
-               from["problem"].get<std::string>(), from["ns"].get<double>() / 1e3, from["engine"].get<std::string>());
+    print("  from      decision {}: {}, {:.1f} us by {}\n", from["decision"].dump(), from["problem"].get<std::string>(),
+          from["ns"].get<double>() / 1e3, from["engine"].get<std::string>());
     const std::string difference = from["difference"].get<std::string>();
-    if (!difference.empty()) fmt::print("            not as measured: {}\n", difference);
+    if (!difference.empty()) print("            not as measured: {}\n", difference);
   }
   for (const Json& r : e["rejected"])
-    fmt::print("  rejected  {}: {}\n", r["program"].get<std::string>(), r["why"].get<std::string>());
+    print("  rejected  {}: {}\n", r["program"].get<std::string>(), r["why"].get<std::string>());
 }
 
 // The IR, and what the plan's code generator makes of it.
@@ -78,9 +76,11 @@ Result<plan::Target> target_of(const ExplainArgs& args) {
   HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
   std::vector<jit::CodeGenerator*> generators = plan::compiling_generators();
   if (!args.codegen.empty()) {
-    HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * only, jit::find_code_generator(args.codegen));
-    generators = {only};
+    const Result<jit::CodeGenerator*> only = jit::find_code_generator(args.codegen);
+    if (!only.ok()) return typed(only.status());
+    generators = {*only};
   }
+  note_ignored_variables(machine);
   const int threads = args.threads > 0 ? args.threads : threads_in_force(machine).threads;
   return plan::make_target(machine, threads, generators);
 }
@@ -99,13 +99,13 @@ int run_explain(const ExplainArgs& args) {
     if (!plan.ok()) return fail(plan.status());
     Json e = explanation(shape.problem, *plan);
     if (Status s = add_code(shape.problem, *plan, args, e); !s.ok()) return fail(s);
-    if (args.json) {
-      fmt::print("{}\n", e.dump());
+    if (args.json || args.output != "text") {
+      print("{}\n", dump(e));
       continue;
     }
     print_text(e);
     for (const char* part : {"loop_ir", "asm"})
-      if (e.contains(part)) fmt::print("\n{}\n", e[part].get<std::string>());
+      if (e.contains(part)) print("\n{}\n", e[part].get<std::string>());
   }
   return kDone;
 }
@@ -116,10 +116,12 @@ void add_explain(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("explain", "which plan a problem gets, and why");
   auto args = std::make_shared<ExplainArgs>();
   args->problems.add_to(*command);
-  command->add_option("--codegen", args->codegen, "only this code generator");
+  command->add_option("--codegen", args->codegen, "only this code generator")->check(not_empty());
   command->add_option("--threads", args->threads, "at most so many threads")->check(CLI::Range(1, 1024));
-  command->add_option("--db", args->db, "database file");
-  command->add_flag("--json", args->json, "one JSON object a problem");
+  command->add_option("--db", args->db, "database file")->check(not_empty());
+  command->add_option("-o,--output", args->output, "text, or json: one object a line for each problem")
+      ->check(CLI::IsMember({"text", "json", "jsonl"}));
+  command->add_flag("--json", args->json, "same as -o json");
   command->add_flag("--ir", args->ir, "with the LoopIR");
   command->add_flag("--asm", args->assembly, "with the machine code, disassembled");
   command->callback([args, &run] { run = [args] { return run_explain(*args); }; });

@@ -1,19 +1,16 @@
 // hone info: what machine is this, what can it do, what does hone have.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "autotune/measure/peak.h"
 #include "engine/base/env.h"
 #include "engine/base/version.h"
 #include "jit/codegen.h"
 #include "jit/exec_memory.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/json.h"
 
 namespace hone::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct InfoArgs {
   bool json = false;
@@ -60,26 +57,24 @@ std::string size_text(const Json& cache) {
 
 void print_text(const Json& info) {
   const Json& m = info["machine"];
-  fmt::print("hone {}\n", info["version"].get<std::string>());
-  fmt::print("machine     {}\n", m.value("brand", m["vendor"].get<std::string>()));
-  fmt::print("            family {} model {} stepping {}{}\n", m["family"].dump(), m["model"].dump(),
-             m["stepping"].dump(),
-             m["hypervisor"].get<std::string>().empty() ? "" : ", hypervisor " + m["hypervisor"].get<std::string>());
-  fmt::print("key         {}\n", m["key"].get<std::string>());
-  fmt::print("cpus        {} usable ({}), {} numa node(s), {} thread(s) per core\n", m["cpus_usable"].dump(),
-             m["cpus_source"].get<std::string>(), m["numa_nodes"].dump(), m["threads_per_core"].dump());
-  fmt::print("threads     {} ({})\n", info["threads"]["value"].dump(), info["threads"]["source"].get<std::string>());
-  fmt::print("caches      l1d {}, l2 {}, l3 {}\n", size_text(m["l1d"]), size_text(m["l2"]), size_text(m["l3"]));
+  print("hone {}\n", info["version"].get<std::string>());
+  print("machine     {}\n", m.value("brand", m["vendor"].get<std::string>()));
+  print("            family {} model {} stepping {}{}\n", m["family"].dump(), m["model"].dump(), m["stepping"].dump(),
+        m["hypervisor"].get<std::string>().empty() ? "" : ", hypervisor " + m["hypervisor"].get<std::string>());
+  print("key         {}\n", m["key"].get<std::string>());
+  print("cpus        {} usable ({}), {} numa node(s), {} thread(s) per core\n", m["cpus_usable"].dump(),
+        m["cpus_source"].get<std::string>(), m["numa_nodes"].dump(), m["threads_per_core"].dump());
+  print("threads     {} ({})\n", info["threads"]["value"].dump(), info["threads"]["source"].get<std::string>());
+  print("caches      l1d {}, l2 {}, l3 {}\n", size_text(m["l1d"]), size_text(m["l2"]), size_text(m["l3"]));
   for (const Json& g : info["codegens"])
-    fmt::print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(),
-               g["isa"].dump());
-  fmt::print("code memory {}\n", info["exec_memory"].get<std::string>());
-  fmt::print("database    {} ({})\n", info["db"]["path"].get<std::string>(), info["db"]["state"].get<std::string>());
+    print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(), g["isa"].dump());
+  print("code memory {}\n", info["exec_memory"].get<std::string>());
+  print("database    {} ({})\n", info["db"]["path"].get<std::string>(), info["db"]["state"].get<std::string>());
   if (!info["peak"].is_null()) {
     const Json& p = info["peak"];
-    fmt::print("peak        {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; L2 {:.0f} GB/s\n",
-               p["f32_gflops_1t"].get<double>(), p["f32_gflops_all"].get<double>(), p["read_gbs_1t"].get<double>(),
-               p["read_gbs_all"].get<double>(), p["l2_gbs_1t"].get<double>());
+    print("peak        {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; L2 {:.0f} GB/s\n",
+          p["f32_gflops_1t"].get<double>(), p["f32_gflops_all"].get<double>(), p["read_gbs_1t"].get<double>(),
+          p["read_gbs_all"].get<double>(), p["l2_gbs_1t"].get<double>());
   }
 }
 
@@ -101,7 +96,7 @@ int run_info(const InfoArgs& args) {
     info["peak"] = peak_json(*peak);
   }
   if (args.json || args.output == "json") {
-    fmt::print("{}\n", info.dump(2));
+    print("{}\n", dump(info, 2));
   } else {
     print_text(info);
   }
@@ -116,7 +111,7 @@ void add_info(CLI::App& app, Run& run) {
   command->add_flag("--json", args->json, "one JSON object");
   command->add_option("-o,--output", args->output, "text or json")->check(CLI::IsMember({"text", "json"}));
   command->add_flag("--measure", args->measure, "also measure FMA peak and read bandwidth (about a second)");
-  command->add_option("--db", args->db, "database file");
+  command->add_option("--db", args->db, "database file")->check(not_empty());
   command->callback([args, &run] { run = [args] { return run_info(*args); }; });
 }
 

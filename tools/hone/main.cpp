@@ -1,14 +1,15 @@
 // hone: tune a machine once, look at what was found, compare.
 #include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
 
 #include "engine/base/version.h"
 #include "tools/hone/cli.h"
 
-int main(int argc, char** argv) {
-  using namespace hone::cli;
-  set_command_line(argc, argv);
-  install_signal_handlers();
+namespace hone::cli {
+namespace {
 
+int run_command(int argc, char** argv) {
   CLI::App app{"hone compiles, times and keeps the kernels that are fastest on this machine"};
   app.set_version_flag("--version", "hone " + std::string(hone::version()));
   app.require_subcommand(1);
@@ -25,7 +26,26 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    return fail_usage(app, error.what());
   }
   return run();
+}
+
+}  // namespace
+}  // namespace hone::cli
+
+int main(int argc, char** argv) {
+  using namespace hone;
+  cli::reserve_standard_streams();
+  cli::set_command_line(argc, argv);
+  cli::install_signal_handlers();
+  // Nothing of ours throws across a module; what a library throws is a failure with a line, and never an abort.
+  try {
+    return cli::finish(cli::run_command(argc, argv));
+  } catch (const std::bad_alloc&) {
+    return cli::fail(resource_exhausted("out of memory"));
+  } catch (const std::exception& e) {
+    return cli::fail(internal_error(e.what()));
+  }
 }

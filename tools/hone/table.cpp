@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "tools/hone/json.h"
 
 namespace hone::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr std::pair<Format, std::string_view> kFormats[] = {
+#define HONE_FORMAT(id, text) {Format::id, text},
+    HONE_CLI_FORMATS(HONE_FORMAT)
+#undef HONE_FORMAT
+};
 
 // Four significant digits, without an exponent for anything a person would read aloud.
 std::string for_people(const Cell& cell) {
@@ -23,19 +28,23 @@ std::string for_people(const Cell& cell) {
     if (size >= 100) return fmt::format("{:.1f}", *number);
     return fmt::format("{:.{}f}", *number, size >= 10 ? 2 : 3);
   }
+  if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{:.3f}, {:.3f}]", range->lo, range->hi);
   return "";
 }
+
+const std::string& title(const Column& column) { return column.title.empty() ? column.name : column.title; }
 
 bool numeric(const Cell& cell) { return std::holds_alternative<double>(cell) || std::holds_alternative<int64_t>(cell); }
 
 std::string render_md(const Table& table) {
+  if (table.rows.empty()) return "";
   std::vector<size_t> shown;
   for (size_t c = 0; c < table.columns.size(); ++c)
-    if (table.columns[c].people) shown.push_back(c);
+    if (table.columns[c].whom != For::kMachines) shown.push_back(c);
   std::vector<size_t> width;
   std::vector<bool> right;
   for (size_t c : shown) {
-    size_t w = table.columns[c].name.size();
+    size_t w = title(table.columns[c]).size();
     bool all_numbers = !table.rows.empty();
     for (const auto& row : table.rows) {
       w = std::max(w, for_people(row[c]).size());
@@ -46,8 +55,8 @@ std::string render_md(const Table& table) {
   }
   std::string out = "|";
   for (size_t i = 0; i < shown.size(); ++i)
-    out += right[i] ? fmt::format(" {:>{}} |", table.columns[shown[i]].name, width[i])
-                    : fmt::format(" {:<{}} |", table.columns[shown[i]].name, width[i]);
+    out += right[i] ? fmt::format(" {:>{}} |", title(table.columns[shown[i]]), width[i])
+                    : fmt::format(" {:<{}} |", title(table.columns[shown[i]]), width[i]);
   out += "\n|";
   for (size_t i = 0; i < shown.size(); ++i) out += fmt::format("{:-<{}}{}|", "", width[i] + 1, right[i] ? ":" : "-");
   for (const auto& row : table.rows) {
@@ -67,7 +76,20 @@ std::string quoted(std::string text, char quote) {
 
 std::string plain(const Cell& cell) {
   if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? fmt::format("{}", *number) : "";
+  if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{}, {}]", range->lo, range->hi);
   return for_people(cell);
+}
+
+// The columns that are not for people only, as a table of its own.
+Table for_machines(const Table& table) {
+  Table out{table.name, {}, {}};
+  out.rows.resize(table.rows.size());
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    if (table.columns[c].whom == For::kPeople) continue;
+    out.columns.push_back(table.columns[c]);
+    for (size_t r = 0; r < table.rows.size(); ++r) out.rows[r].push_back(table.rows[r][c]);
+  }
+  return out;
 }
 
 std::string render_csv(const Table& table) {
@@ -90,6 +112,7 @@ Json to_json(const Cell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell)) return *text;
   if (const auto* whole = std::get_if<int64_t>(&cell)) return *whole;
   if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? Json(*number) : Json(nullptr);
+  if (const auto* range = std::get_if<Range>(&cell)) return {range->lo, range->hi};
   return nullptr;
 }
 
@@ -102,12 +125,12 @@ Json row_to_json(const Table& table, const std::vector<Cell>& row) {
 std::string render_json(const Table& table) {
   Json all = Json::array();
   for (const auto& row : table.rows) all.push_back(row_to_json(table, row));
-  return Json({{table.name, all}}).dump(2) + "\n";
+  return dump(Json({{table.name, all}}), 2) + "\n";
 }
 
 std::string render_jsonl(const Table& table) {
   std::string out;
-  for (const auto& row : table.rows) out += row_to_json(table, row).dump() + "\n";
+  for (const auto& row : table.rows) out += dump(row_to_json(table, row)) + "\n";
   return out;
 }
 
@@ -141,6 +164,8 @@ std::string render_gbench(const Table& table) {
       const std::string& column = table.columns[c].name;
       if (column == "problem" || column == "impl") name += (name.empty() ? "" : "/") + plain(row[c]);
       if (numeric(row[c]) && column != "ns") entry[column] = to_json(row[c]);
+      if (const auto* range = std::get_if<Range>(&row[c]))
+        entry[column + "_lo"] = range->lo, entry[column + "_hi"] = range->hi;
       if (column == "ns") entry["real_time"] = entry["cpu_time"] = to_json(row[c]);
     }
     entry["name"] = entry["run_name"] = name;
@@ -149,34 +174,28 @@ std::string render_gbench(const Table& table) {
     entry["iterations"] = 1;
     benchmarks.push_back(std::move(entry));
   }
-  return Json({{"context", {{"executable", "hone"}, {"library_build_type", "release"}}}, {"benchmarks", benchmarks}})
-             .dump(2) +
-         "\n";
+  const Json context = {{"executable", "hone"}, {"library_build_type", "release"}};
+  return dump(Json({{"context", context}, {"benchmarks", benchmarks}}), 2) + "\n";
 }
 
 }  // namespace
 
-Result<Format> parse_format(const std::string& name) {
-#define HONE_FORMAT(id, text) \
-  if (name == text) return Format::id;
-  HONE_CLI_FORMATS(HONE_FORMAT)
-#undef HONE_FORMAT
-  return invalid_argument(
-      fmt::format("unknown output format '{}': use one of {}", name, fmt::join(format_names(), ", ")));
+Result<Format> parse_format(const std::string& name, bool times) {
+  std::vector<std::string_view> names;
+  for (const auto& [format, text] : kFormats) {
+    if (format == Format::kGbench && !times) continue;
+    if (name == text) return format;
+    names.push_back(text);
+  }
+  return invalid_argument(fmt::format("unknown output format '{}': use one of {}", name, fmt::join(names, ", ")));
 }
 
-std::vector<std::string> format_names() {
-  return {
-#define HONE_FORMAT(id, text) text,
-      HONE_CLI_FORMATS(HONE_FORMAT)
-#undef HONE_FORMAT
-  };
-}
-
-std::string render(const Table& table, Format format) {
+std::string render(const Table& everything, Format format) {
+  if (format == Format::kMd) return render_md(everything);
+  const Table table = for_machines(everything);
   switch (format) {
     case Format::kMd:
-      return render_md(table);
+      break;
     case Format::kCsv:
       return render_csv(table);
     case Format::kJson:

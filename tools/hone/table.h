@@ -27,16 +27,23 @@ enum class Format : uint8_t {
 #undef HONE_FORMAT
 };
 
-// Error: invalid_argument listing the names.
-Result<Format> parse_format(const std::string& name);
-std::vector<std::string> format_names();
+// Error: invalid_argument listing the names. gbench needs a table with a time of every row.
+Result<Format> parse_format(const std::string& name, bool times = false);
+
+// An interval around an estimate: [lo, hi] in JSON.
+struct Range {
+  double lo = 0, hi = 0;
+};
 
 // monostate: no value (null, an empty cell).
-using Cell = std::variant<std::monostate, std::string, double, int64_t>;
+using Cell = std::variant<std::monostate, std::string, double, int64_t, Range>;
+
+enum class For : uint8_t { kAll, kPeople, kMachines };  // people read md; everything else is for machines
 
 struct Column {
   std::string name;
-  bool people = true;  // shown in md; machine formats have every column
+  For whom = For::kAll;
+  std::string title = "";  // as people see it; "": the name
 };
 
 struct Table {
@@ -47,6 +54,7 @@ struct Table {
   void add(std::vector<Cell> row) { rows.push_back(std::move(row)); }
 };
 
+// A table without rows is "" in md.
 std::string render(const Table& table, Format format);
 
 }  // namespace hone::cli

@@ -1,0 +1,358 @@
+// The command line as scripts and people rely on it: what goes to stdout, what JSON holds, how it ends, and that no
+// input makes it crash. Problems are tiny and budgets short: what is measured is not of interest here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/run_hone.h"
+
+namespace hone::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr char kProblem[] = "matmul:f32:m=4,n=32,k=16";
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+class HoneCli : public testing::Test {
+ protected:
+  HoneCli()
+      : scratch_(fs::path(testing::TempDir()) / ("hone_cli_" + std::to_string(getpid()) + "_" +
+                                                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(scratch_);
+    fs::create_directories(scratch_);
+  }
+  void SetUp() override {
+    const Outcome info = hone({"info", "--json"});
+    ASSERT_EQ(info.code, 0) << info.err;
+    const Json parsed = Json::parse(info.out);
+    for (const Json& codegen : parsed["codegens"])
+      if (!codegen["isa"].empty()) return;
+    GTEST_SKIP() << "hone has no code for this CPU: it needs AVX2 and FMA";
+  }
+  ~HoneCli() override { fs::remove_all(scratch_); }
+
+  std::string file(const std::string& name) const { return (scratch_ / name).string(); }
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(file(name), std::ios::binary) << content;
+    return file(name);
+  }
+  Outcome hone(const std::vector<std::string>& args, Setting setting = {}) const {
+    setting.env.try_emplace("HONE_DB", file("plans.db"));
+    // For trying the tests as if on another CPU.
+    if (const char* cpu = std::getenv("HONE_CPU")) setting.env.try_emplace("HONE_CPU", cpu);
+    return run_hone(args, setting);
+  }
+  // Fails with `code`: nothing on stdout, one line that has `what`, one line that repeats it.
+  void refused(const std::vector<std::string>& args, int code, const std::string& what, Setting setting = {}) const {
+    SCOPED_TRACE(testing::PrintToString(args));
+    const Outcome o = hone(args, setting);
+    EXPECT_EQ(o.code, code) << o.err;
+    EXPECT_THAT(o.out, IsEmpty());
+    const std::vector<std::string> lines = lines_of(o.err);
+    ASSERT_GE(lines.size(), 2u) << o.err;
+    EXPECT_THAT(lines[lines.size() - 2], testing::AllOf(StartsWith("hone: error: "), HasSubstr(what)));
+    EXPECT_THAT(lines.back(), testing::AllOf(StartsWith("hone: repeat: "), HasSubstr("/hone")));
+  }
+
+  fs::path scratch_;
+};
+
+TEST_F(HoneCli, InfoHasTheKeysOfTheContract) {
+  const Outcome o = hone({"info", "--json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  const Json info = Json::parse(o.out);
+  EXPECT_THAT(keys_of(info), IsSupersetOf({"machine", "peak", "codegens", "version", "db"}));
+  EXPECT_THAT(keys_of(info["machine"]),
+              IsSupersetOf({"key", "vendor", "family", "model", "stepping", "isa", "isa_masked", "l1d", "l2", "l3",
+                            "cpus_usable", "cpus_source", "threads_per_core", "numa_nodes", "hypervisor"}));
+  EXPECT_THAT(keys_of(info["db"]), IsSupersetOf({"path", "state", "schema"}));
+  EXPECT_FALSE(fs::exists(file("plans.db"))) << "looking must not create";
+}
+
+TEST_F(HoneCli, TunedPlanIsStoredExplainedListedAndVerified) {
+  const Outcome tune = hone({"tune", kProblem, "matmul:f32:m=1-2+1,n=32,k=16", "--budget", "0.6s", "--json"});
+  ASSERT_EQ(tune.code, 0) << tune.err;
+  const std::vector<std::string> objects = lines_of(tune.out);
+  ASSERT_EQ(objects.size(), 3u);
+  const Json first = Json::parse(objects[0]);
+  EXPECT_THAT(keys_of(first),
+              IsSupersetOf({"problem", "decision", "winner", "default", "speedup", "speedup_ci95", "noise_bound",
+                            "enumerated", "measured", "rejected_wrong", "crashed", "rounds", "seconds"}));
+  EXPECT_THAT(keys_of(first["winner"]), IsSupersetOf({"program", "codegen", "threads", "numerics", "ns", "gflops"}));
+  EXPECT_EQ(first["problem"], kProblem);
+  EXPECT_THAT(first["decision"].get<std::string>(), AnyOf("new", "kept", "tie"));
+  EXPECT_EQ(first["speedup_ci95"].size(), 2u);
+  EXPECT_EQ(first["rejected_wrong"], 0);
+
+  const Json explained = Json::parse(hone({"explain", kProblem, "--json", "--ir", "--asm"}).out);
+  EXPECT_EQ(explained["reason"], "exact");
+  EXPECT_EQ(explained["plan"]["program"], first["winner"]["program"]);
+  EXPECT_THAT(keys_of(explained), IsSupersetOf({"problem", "plan", "reason", "from", "rejected", "loop_ir", "asm"}));
+  EXPECT_EQ(hone({"explain", kProblem, "--json"}).out, hone({"explain", kProblem, "-o", "json"}).out);
+
+  EXPECT_EQ(Json::parse(hone({"db", "ls", "--json"}).out)["decisions"].size(), 3u);
+  EXPECT_EQ(lines_of(hone({"db", "ls", "-o", "csv"}).out).size(), 4u);
+  EXPECT_EQ(Json::parse(hone({"db", "show", kProblem, "--json"}).out)[0]["problem"], kProblem);
+  EXPECT_EQ(hone({"db", "path"}).out, file("plans.db") + "\n");
+  const Outcome verify = hone({"db", "verify"});
+  EXPECT_EQ(verify.code, 0) << verify.err;
+  EXPECT_THAT(verify.out, StartsWith("ok: "));
+}
+
+TEST_F(HoneCli, BenchRowsAreRowsInEveryFormat) {
+  for (const std::string format : {"json", "jsonl", "csv", "sql", "gbench"}) {
+    const Outcome o = hone({"bench", kProblem, "--threads", "1", "-r", "5", "--seconds", "0.1", "-o", format});
+    ASSERT_EQ(o.code, 0) << o.err;
+    if (format == "csv" || format == "sql") {
+      EXPECT_EQ(lines_of(o.out).size(), 2u) << o.out;
+      continue;
+    }
+    const Json parsed = Json::parse(o.out);
+    if (format == "gbench") {
+      EXPECT_GT(parsed["benchmarks"][0]["real_time"].get<double>(), 0);
+      continue;
+    }
+    const Json row = format == "json" ? parsed["bench"][0] : parsed;
+    EXPECT_THAT(keys_of(row), IsSupersetOf({"problem", "impl", "plan", "threads", "ns", "ns_lo", "ns_hi", "gflops",
+                                            "gbs", "pct_peak", "ratio", "ratio_ci95"}));
+    EXPECT_EQ(row["impl"], "hone default") << "nothing is stored";
+    EXPECT_EQ(row["ratio_ci95"], Json({1.0, 1.0}));
+  }
+}
+
+TEST_F(HoneCli, WrongProblemsShowWhereAndTheGrammar) {
+  const std::string many(5000, 'x');
+  for (const std::string wrong :
+       {"", "matmul", "matmul:f32:", "matmul:f16:m=1,n=2,k=3", "conv:f32:m=1", "matmul:f32:m=1,n=2",
+        "matmul:f32:m=-1,n=2,k=3", "matmul:f32:m=1,n=2,k=x", "matmul:f32:m=1-8+0,n=2,k=3", "matmul:f32:m={},n=2,k=3",
+        "matmul:f32:m=1,n=2,k=3:+foo", "matmul:f32:m=1,n=2,k=3:+bias+bias", "matmul:f32:m=99999999999999999999,n=2,k=3",
+        "matmul:f32:m=1\n,n=2,k=3", "matmul:f32:m=1,\xff\xfe=2,k=3", many.c_str()})
+    refused({"explain", wrong}, 2, "grammar: ");
+  refused({"tune", "matmul:f32:m=1,n=2,k=x"}, 2, "at column 22; grammar");
+  refused({"bench", "matmul:f32:m=1-1000000000+1,n=2,k=3"}, 2, "more than 100000 problems");
+  refused({"explain", "matmul:f32:m=3037000500,n=3037000500,k=3037000500"}, 2, "too large");
+}
+
+TEST_F(HoneCli, TerminalGetsACaretUnderTheFault) {
+  const Outcome o = hone({"explain", "matmul:f32:m=1,n=2,k=x"}, {.terminal = true});
+  EXPECT_THAT(o.err, HasSubstr("matmul:f32:m=1,n=2,k=x\r\n                     ^"));
+  EXPECT_EQ(o.code, 2);
+}
+
+TEST_F(HoneCli, WrongOptionsAreUsage) {
+  refused({}, 2, "a command is missing");
+  refused({"nope"}, 2, "'nope'");
+  refused({"db", "nope"}, 2, "'nope'");
+  refused({"db", "show"}, 2, "what");
+  refused({"explain", kProblem, "--nope"}, 2, "--nope");
+  for (const char* budget : {"", "0", "-1s", "abc", "nan", "inf", "1e99", "5 s", "0x10"})
+    refused({"tune", kProblem, "--budget", budget}, 2, "");
+  for (const char* threads : {"", "0", "-1", "a", "1,", "1025", "99999999999"}) {
+    refused({"tune", kProblem, "--threads", threads}, 2, "threads");
+    refused({"bench", kProblem, "--threads", threads}, 2, "threads");
+  }
+  for (const char* command : {"tune", "bench", "explain"}) {
+    refused({command, kProblem, "--codegen", "nope"}, 2, "it has: ");
+    refused({command, kProblem, "-o", "nope"}, 2, "nope");
+    refused({command, kProblem, "--db", ""}, 2, "empty");
+    refused({command, "--shapes", ""}, 2, "empty");
+    refused({command, "--shapes", file("none.txt")}, 2, "does not exist");
+    refused({command, "--shapes", scratch_.string()}, 2, "folder");
+  }
+  refused({"tune", kProblem, "-o", "gbench"}, 2, "use one of");
+  refused({"tune", kProblem, "--seed", "-1"}, 2, "seed");
+  refused({"bench", kProblem, "--compare", "nope"}, 2, "unknown peer");
+  refused({"bench", kProblem, "--plan", "nope"}, 2, "--plan takes");
+  refused({"bench", kProblem, "-r", "0"}, 2, "repetitions");
+  refused({"bench", kProblem, "--seconds", "nan"}, 2, "seconds");
+}
+
+TEST_F(HoneCli, ShapeFilesNameTheLine) {
+  refused({"explain", "--shapes", write("third.txt", "# shapes\nmatmul:f32:m=1,n=2,k=3 2\nmatmul:f32:m=1,n=2\n")}, 2,
+          "third.txt:3: ");
+  refused({"explain", "--shapes", write("empty.txt", "")}, 2, "no problems");
+  refused({"explain", "--shapes", write("binary.txt", std::string("\xff\xfe\0", 3))}, 2, "binary.txt:1: ");
+  const Outcome o = hone({"explain", "--json", "--shapes", write("ok.txt", "matmul:f32:m=1-3+1,n=2,k=3 2 # x\r\n")});
+  EXPECT_EQ(lines_of(o.out).size(), 3u) << o.err;
+}
+
+TEST_F(HoneCli, RepeatLineIsOneLineThatAShellReadsBack) {
+  const Outcome o = hone({"explain", "a'b\n\xff $x"}, {.env = {{"HONE_THREADS", "2"}}});
+  const std::string last = lines_of(o.err).back();
+  EXPECT_THAT(last, HasSubstr("HONE_THREADS=2 "));
+  // The shell expands the word to the bytes that were given.
+  const std::string word = last.substr(last.find("explain ") + 8);
+  const std::string command = "printf %s " + word;
+  write("script", command);
+  FILE* shell = popen(("bash '" + file("script") + "'").c_str(), "r");
+  ASSERT_NE(shell, nullptr);
+  char back[64] = "";
+  const size_t size = fread(back, 1, sizeof back, shell);
+  pclose(shell);
+  EXPECT_EQ(std::string(back, size), "a'b\n\xff $x");
+}
+
+// Sizes that no machine has the memory for end with a line, and do not take the problems beside them along.
+TEST_F(HoneCli, MoreThanMemoryIsRefusedAndTheRestIsDone) {
+  const std::string huge = "matmul:f32:m=4,n=1000000000000,k=4";
+  const Outcome tune = hone({"tune", huge, kProblem, "--budget", "0.2s", "--json"});
+  EXPECT_EQ(tune.code, 1);
+  EXPECT_EQ(lines_of(tune.out).size(), 1u) << tune.out;
+  EXPECT_THAT(tune.err, HasSubstr("error: " + huge + ": cannot allocate 16000000000000 bytes"));
+  const Outcome bench = hone(
+      {"bench", huge, kProblem, "--plan", "default", "--threads", "1", "-r", "1", "--seconds", "0.1", "-o", "jsonl"});
+  EXPECT_EQ(bench.code, 1);
+  EXPECT_EQ(lines_of(bench.out).size(), 1u) << bench.out;
+  EXPECT_THAT(bench.err, HasSubstr("cannot allocate"));
+  EXPECT_EQ(hone({"explain", huge, "matmul:f32:m=46341,n=46341,k=64"}).code, 0);
+}
+
+TEST_F(HoneCli, EmptyProblemsAreAnswered) {
+  const std::vector<std::string> empty = {"matmul:f32:m=0,n=8,k=8", "matmul:f32:m=8,n=0,k=8"};
+  const Outcome tune = hone({"tune", empty[0], empty[1], "matmul:f32:m=8,n=8,k=0", "--budget", "0.3s", "--json"});
+  ASSERT_EQ(tune.code, 0) << tune.err;
+  const std::vector<std::string> objects = lines_of(tune.out);
+  ASSERT_EQ(objects.size(), 3u);
+  const Json none = Json::parse(objects[0]);
+  EXPECT_EQ(none["decision"], "kept");
+  EXPECT_EQ(none["measured"], 0);
+  EXPECT_TRUE(none["winner"]["ns"].is_null());
+  EXPECT_GT(Json::parse(objects[2])["measured"], 0) << "k=0 still writes C";
+  const Outcome bench =
+      hone({"bench", empty[0], empty[1], "--threads", "1", "--seconds", "0.1", "-o", "jsonl", "--compare", "all"});
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  for (const std::string& line : lines_of(bench.out)) {
+    const Json row = Json::parse(line);
+    EXPECT_TRUE(row["ns"].is_null());
+    EXPECT_THAT(row["why_not"].get<std::string>(), HasSubstr("nothing to time"));
+  }
+}
+
+TEST_F(HoneCli, DatabaseThatCannotBeUsedIsSaid) {
+  for (const std::string command : {"ls", "verify"}) {
+    refused({"db", command, "--db", scratch_.string()}, 2, "folder");
+    refused({"db", command, "--db", write("text.txt", "hello, I am a text, and long enough to be looked at")}, 1,
+            "text.txt");
+    refused({"db", command, "--db", write("bad.db", "SQLite format 3\0 and then nonsense")}, 1, "bad.db");
+  }
+  const Outcome none = hone({"db", "ls"});
+  EXPECT_EQ(none.code, 0);
+  EXPECT_THAT(none.err, HasSubstr("no decisions yet"));
+  EXPECT_THAT(none.out, IsEmpty());
+  refused({"db", "verify"}, 1, "no database yet");
+  refused({"db", "show", "1"}, 1, "no decisions yet");
+  EXPECT_EQ(hone({"explain", kProblem}).err, "") << "no database is no news for who reads";
+  const Outcome in_memory = hone({"tune", kProblem, "--budget", "0.1s", "--db", file("text.txt")});
+  EXPECT_EQ(in_memory.code, 2) << in_memory.err;
+  const Outcome homeless = run_hone({"tune", kProblem, "--budget", "0.1s", "--json"});
+  EXPECT_EQ(homeless.code, 1);
+  EXPECT_THAT(homeless.err, HasSubstr("nothing is kept"));
+  EXPECT_TRUE(Json::accept(homeless.out));
+  EXPECT_EQ(run_hone({"db", "path"}).code, 1);
+}
+
+// The database is made, and then there is no room for what is measured.
+TEST_F(HoneCli, D9DiskThatFillsUpCostsTheDatabaseAndNotTheResult) {
+  ASSERT_EQ(hone({"tune", kProblem, "--budget", "0.1s"}).code, 0);
+  const auto size = static_cast<int64_t>(fs::file_size(file("plans.db")));
+  const Outcome o =
+      hone({"tune", "matmul:f32:m=64,n=64,k=64", "--budget", "0.3s", "--json"}, {.file_limit = size + 8192});
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(Json::accept(o.out)) << o.out;
+  EXPECT_THAT(o.err, AnyOf(HasSubstr("not all is kept"), HasSubstr("nothing is kept")));
+  EXPECT_EQ(hone({"db", "verify"}).code, 0);
+  EXPECT_EQ(Json::parse(hone({"explain", kProblem, "--json"}).out)["reason"], "exact") << "what was there stays";
+}
+
+TEST_F(HoneCli, BytesThatAreNoUtf8StayJson) {
+  const Outcome o = hone({"info", "--json"}, {.env = {{"HONE_DB", file("\xff\xfe.db")}}});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(Json::accept(o.out));
+}
+
+TEST_F(HoneCli, SignalsKeepWhatWasMeasured) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Outcome o = hone({"tune", "matmul:f32:m=64,n=256,k=256", kProblem, "--budget", "60s"},
+                           {.signal = signal, .signal_at = ": search,"});
+    EXPECT_EQ(o.code, 130) << o.err;
+    EXPECT_THAT(o.err, HasSubstr("interrupted: "));
+    EXPECT_THAT(o.out, HasSubstr("matmul:f32:m=64,n=256,k=256"));
+  }
+  const Outcome verify = hone({"db", "verify"});
+  EXPECT_EQ(verify.code, 0) << verify.err;
+  EXPECT_THAT(verify.out, Not(HasSubstr(" 0 samples")));
+}
+
+TEST_F(HoneCli, ResultsThatDoNotArriveAreAFailure) {
+  for (const std::string out : {"/dev/full", "-"}) {
+    for (const std::vector<std::string>& args : {std::vector<std::string>{"info"},
+                                                 {"info", "--json"},
+                                                 {"explain", kProblem},
+                                                 {"--help"},
+                                                 {"db", "path"},
+                                                 {"tune", kProblem, "--budget", "0.1s", "--json"},
+                                                 {"db", "ls"}}) {
+      const Outcome o = hone(args, {.out_file = out});
+      EXPECT_EQ(o.code, 1) << out << testing::PrintToString(args);
+      EXPECT_THAT(o.err, HasSubstr("cannot write the results to stdout"));
+    }
+  }
+  EXPECT_EQ(hone({"db", "verify"}).code, 0) << "no result may have gone into the database";
+}
+
+TEST_F(HoneCli, OtherMachinesCanBeDescribed) {
+  const std::string avx2 = write("avx2.json", R"({"isa": ["avx", "avx2", "fma", "f16c", "bmi2"]})");
+  const Json machine = Json::parse(hone({"info", "--json"}, {.env = {{"HONE_CPU", avx2}}}).out)["machine"];
+  EXPECT_THAT(machine["isa"].dump(), Not(HasSubstr("avx512")));
+  const std::string odd = write(
+      "odd.json",
+      R"({"l1d": {"bytes": 0, "source": "x"}, "l2": {"bytes": 0, "source": "x"}, "l3": {"bytes": 532676608, "source": "x"}})");
+  for (const std::string& file_name : {avx2, odd}) {
+    const Outcome o = hone({"tune", kProblem, "--budget", "0.1s", "--json"}, {.env = {{"HONE_CPU", file_name}}});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(hone({"explain", "matmul:f32:m=500,n=4096,k=4096", "--ir"}, {.env = {{"HONE_CPU", file_name}}}).code, 0);
+  }
+  for (const std::string& wrong :
+       {write("a.json", "nonsense"), write("b.json", "[]"), write("c.json", R"({"foo": 1})"),
+        write("d.json", R"({"l1d": {"bytes": -1}})"), write("e.json", ""), file("none.json"), scratch_.string()})
+    refused({"info"}, 2, "HONE_CPU=", {.env = {{"HONE_CPU", wrong}}});
+  const Outcome threads = hone({"explain", kProblem}, {.env = {{"HONE_THREADS", "many"}}});
+  EXPECT_EQ(threads.code, 0);
+  EXPECT_THAT(threads.err, HasSubstr("HONE_THREADS=many is not a positive number"));
+}
+
+TEST_F(HoneCli, ThreadsMayExceedTheCpus) {
+  EXPECT_EQ(hone({"tune", kProblem, "--budget", "0.1s", "--threads", "3,64"}).code, 0);
+  EXPECT_EQ(hone({"bench", kProblem, "--threads", "64", "-r", "2", "--seconds", "0.1"}).code, 0);
+}
+
+}  // namespace
+}  // namespace hone::cli_test
