@@ -328,6 +328,18 @@ TEST_F(HoneCli, ResultsThatDoNotArriveAreAFailure) {
   EXPECT_EQ(hone({"db", "verify"}).code, 0) << "no result may have gone into the database";
 }
 
+TEST_F(HoneCli, StderrThatTakesNothingStopsNothing) {
+  const Outcome o = hone({"tune", kProblem, "--budget", "0.1s", "--json"}, {.err_file = "/dev/full"});
+  EXPECT_EQ(o.code, 0);
+  EXPECT_TRUE(Json::accept(o.out)) << o.out;
+  EXPECT_EQ(hone({"explain", "nonsense"}, {.err_file = "/dev/full"}).code, 2);
+}
+
+TEST_F(HoneCli, ProblemListedTwiceIsMeasuredOnce) {
+  const Outcome o = hone({"explain", kProblem, "matmul:f32:m={4,4,1},n=32,k=16", "--json"});
+  EXPECT_EQ(lines_of(o.out).size(), 2u) << o.out;
+}
+
 TEST_F(HoneCli, OtherMachinesCanBeDescribed) {
   const std::string avx2 = write("avx2.json", R"({"isa": ["avx", "avx2", "fma", "f16c", "bmi2"]})");
   const Json machine = Json::parse(hone({"info", "--json"}, {.env = {{"HONE_CPU", avx2}}}).out)["machine"];

@@ -36,6 +36,7 @@ Ends make_terminal() {
     if (!setting.out_file.empty()) out = open(setting.out_file.c_str(), O_WRONLY | O_CLOEXEC);
     dup2(out, STDOUT_FILENO);
   }
+  if (!setting.err_file.empty()) err = open(setting.err_file.c_str(), O_WRONLY | O_CLOEXEC);
   dup2(err, STDERR_FILENO);
   if (setting.file_limit > 0) {
     const rlimit limit{static_cast<rlim_t>(setting.file_limit), static_cast<rlim_t>(setting.file_limit)};

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 #include <filesystem>
 
@@ -143,10 +144,11 @@ int fail_usage(const CLI::App& app, const std::string& why) {
 
 Status typed(const Status& status) { return status.ok() ? status : invalid_argument(status.message()); }
 
-// Not fmt::print, which throws when stderr is full; there is nobody left to tell.
-void note(const std::string& message) {
-  const std::string line = fmt::format("hone: {}\n", message);
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);
+void note(const std::string& message) { write_message(fmt::format("hone: {}\n", message)); }
+
+void write_message(std::string_view text) {
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+  (void)std::fflush(stderr);
 }
 
 void note_ignored_variables(const Machine& machine) {
@@ -181,7 +183,7 @@ Result<std::vector<matmul::Shape>> ProblemArgs::resolve() const {
     Result<std::vector<matmul::MatmulProblem>> parsed = matmul::parse_problems(text);
     if (!parsed.ok()) {
       const std::string caret = matmul::caret_display(text, parsed.status());
-      if (!caret.empty() && isatty(STDERR_FILENO)) fmt::print(stderr, "{}\n", caret);
+      if (!caret.empty() && isatty(STDERR_FILENO)) write_message(caret + "\n");
       return typed(parsed.status());
     }
     for (matmul::MatmulProblem& p : *parsed) shapes_in_order.push_back({std::move(p), 1});
@@ -191,7 +193,20 @@ Result<std::vector<matmul::Shape>> ProblemArgs::resolve() const {
     if (!from_file.ok()) return typed(from_file.status());
     shapes_in_order.insert(shapes_in_order.end(), from_file->begin(), from_file->end());
   }
-  if (!shapes_in_order.empty()) return shapes_in_order;
+  // What is listed twice is measured once, where it is listed first.
+  std::map<std::string, double*> weights;
+  std::vector<matmul::Shape> distinct;
+  distinct.reserve(shapes_in_order.size());
+  for (matmul::Shape& shape : shapes_in_order) {
+    const auto [at, is_new] = weights.try_emplace(matmul::to_string(shape.problem), nullptr);
+    if (!is_new) {
+      *at->second += shape.weight;
+      continue;
+    }
+    distinct.push_back(std::move(shape));
+    at->second = &distinct.back().weight;
+  }
+  if (!distinct.empty()) return distinct;
   return matmul::parse_shapes(matmul::default_shapes_text(), "decoder.txt");
 }
 

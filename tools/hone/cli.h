@@ -52,6 +52,8 @@ int fail_usage(const CLI::App& app, const std::string& why);
 Status typed(const Status& status);
 // A message for people, on stderr.
 void note(const std::string& message);
+// To stderr as it is. Not fmt::print, which throws when stderr is full: there is nobody left to tell.
+void write_message(std::string_view text);
 // Says so when HONE_THREADS is set to something that is ignored.
 void note_ignored_variables(const Machine& machine);
 

@@ -2,6 +2,7 @@
 #include "autotune/tune.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "autotune/search/stats.h"
@@ -50,20 +51,25 @@ class ProgressLine {
                                          index_ + 1, problems_, p.problem, p.phase, p.candidates_left,
                                          (1 / p.best_ratio - 1) * 100, std::max(p.seconds_left + seconds_after_, 0.0));
     if (terminal_) {
-      fmt::print(stderr, "\r\x1b[2K{:.{}}", line, 160);
+      write_message(fmt::format("\r\x1b[2K{:.{}}", line, columns()));
       shown_ = true;
     } else {
-      fmt::print(stderr, "{}\n", line);
+      write_message(line + "\n");
     }
-    std::fflush(stderr);
   }
 
   void clear() {
-    if (shown_) fmt::print(stderr, "\r\x1b[2K");
+    if (shown_) write_message("\r\x1b[2K");
     shown_ = false;
   }
 
  private:
+  // A line that wraps cannot be rewritten.
+  static int columns() {
+    winsize size{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+  }
+
   autotune::SteadyClock clock_;
   size_t problems_, index_ = 0;
   bool terminal_, shown_ = false;
