@@ -198,8 +198,9 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
   cost.region = threads > 1 ? kRegionNs : 0;
   const double core = std::max({cost.fma, cost.load, cost.latency}) + (cost.latency > cost.fma ? 0 : 0.25 * cost.loop);
   const double busy = (std::max(core + cost.c, cost.l2) + cost.pack) / parallel * cost.imbalance;
-  // The memory stream and the arithmetic overlap, though never wholly.
-  cost.total = std::max(busy, cost.dram) + 0.1 * std::min(busy, cost.dram) + cost.region;
+  // B arrives while the first rows of its block are computed, or, with the next panel announced, while all of them are.
+  const double beside = t.prefetch_b == -1 || s.m <= s.mr ? 1 : s.mr / s.m;
+  cost.total = busy + std::max(0.0, cost.dram - busy * beside) + 0.05 * std::min(busy, cost.dram) + cost.region;
   return cost;
 }
 

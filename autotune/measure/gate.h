@@ -2,7 +2,7 @@
 //
 // What is checked, for every candidate:
 //  1. On guarded memory, with as few rows as still have the candidate's whole tile and its row tail (mr + m mod mr): an
-//     access past the last element of A, C, bias, gate, residual (and of B up to 64 MiB) faults; C starts as NaN, gaps
+//     access past the last element of A, C, bias, gate, residual (and of B up to 4 MiB) faults; C starts as NaN, gaps
 //     of A, B and C are NaN; afterwards every element of C is compared and every gap of C must be untouched.
 //  2. On the operands that will be timed, with all rows and under the schedule that will be timed: the same comparison.
 //

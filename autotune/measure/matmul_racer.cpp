@@ -27,7 +27,7 @@ constexpr int64_t kMostRepeats = 10'000;
 // Cold repetitions each pay for a flush.
 constexpr int64_t kMostColdRepeats = 8;
 // B is copied to guarded memory up to this size: touching more takes longer than the candidate.
-constexpr int64_t kGuardedB = int64_t{64} << 20;
+constexpr int64_t kGuardedB = int64_t{4} << 20;
 // Copies are kept, one a panel width, as touching fresh memory is what costs.
 constexpr int64_t kGuardedBTotal = int64_t{256} << 20;
 // The peak is a 95th percentile, the clock of a core may rise after it was measured, and a busy moment may have lowered
