@@ -40,9 +40,9 @@ class CeilingProbe {
   CeilingProbe& operator=(CeilingProbe&&) noexcept;
   ~CeilingProbe();
 
-  double gflops();  // about 0.1 ms
+  double gflops();  // about 0.3 ms
   double
-  read_gbs();  // from memory, about 1 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
+  read_gbs();  // from memory, about 10 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
 
  private:
   struct Impl;
