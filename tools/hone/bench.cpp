@@ -300,16 +300,18 @@ void add_bench(CLI::App& app, Run& run) {
       "bench", "time plans and other libraries in interleaved rounds (default: the shipped decoder shapes)");
   auto args = std::make_shared<BenchArgs>();
   args->problems.add_to(*command);
-  command->add_option("--plan", args->plan, "tuned, default, both, or the text of a program")->check(not_empty());
+  command->add_option("--plan", args->plan, "tuned, default, both (the default), or a program's text")
+      ->check(not_empty());
   command->add_option("--codegen", args->codegen, "a line for each of these code generators")->check(not_empty());
   command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)")
       ->check(not_empty());
   command->add_option("--compare", args->compare, "openblas,blis,onednn,eigen,libxsmm, or all that are here")
       ->check(not_empty());
-  command->add_option("-r,--repetitions", args->repetitions, "rounds at most")->check(CLI::Range(1, 1000000));
-  command->add_option("--seconds", args->seconds, "time per problem and thread count after which rounds stop")
+  command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 25)")
+      ->check(CLI::Range(1, 1000000));
+  command->add_option("--seconds", args->seconds, "per problem and thread count, then rounds stop (default: 5)")
       ->check(positive());
-  command->add_option("--cache", args->cache, "cold: operands come from memory; warm: from cache")
+  command->add_option("--cache", args->cache, "cold (default): operands come from memory; warm: from cache")
       ->check(CLI::IsMember({"warm", "cold"}));
   command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(CLI::NonNegativeNumber);
   command->add_option("--db", args->db, "database file")->check(not_empty());

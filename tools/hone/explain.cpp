@@ -113,7 +113,8 @@ int run_explain(const ExplainArgs& args) {
 }  // namespace
 
 void add_explain(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand("explain", "which plan a problem gets, and why");
+  CLI::App* command =
+      app.add_subcommand("explain", "which plan a problem gets, and why (default: the shipped decoder shapes)");
   auto args = std::make_shared<ExplainArgs>();
   args->problems.add_to(*command);
   command->add_option("--codegen", args->codegen, "only this code generator")->check(not_empty());

@@ -287,7 +287,7 @@ void add_tune(CLI::App& app, Run& run) {
       ->check(not_empty());
   command->add_option("--threads", args->threads, "thread counts to try, such as 1,2 (default: 1 to all usable CPUs)")
       ->check(not_empty());
-  command->add_option("--cache", args->cache, "cold: weights come from memory, as in a model; warm: from cache")
+  command->add_option("--cache", args->cache, "cold (default): weights come from memory, as in a model; warm: cache")
       ->check(CLI::IsMember({"warm", "cold"}));
   command->add_option("--numerics", args->numerics, "classes that may compete; this build has one")
       ->check(CLI::IsMember({"ordered", "any"}));
