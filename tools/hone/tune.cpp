@@ -285,7 +285,9 @@ void add_tune(CLI::App& app, Run& run) {
       ->check(not_empty());
   command->add_option("--codegen", args->codegen, "code generators to try, such as asmjit,llvm (default: all)")
       ->check(not_empty());
-  command->add_option("--threads", args->threads, "thread counts to try, such as 1,2 (default: 1 to all usable CPUs)")
+  command
+      ->add_option("--threads", args->threads,
+                   "thread counts to try, such as 1,2 (default: 1, 2, 4 .. all usable CPUs)")
       ->check(not_empty());
   command->add_option("--cache", args->cache, "cold (default): weights come from memory, as in a model; warm: cache")
       ->check(CLI::IsMember({"warm", "cold"}));
