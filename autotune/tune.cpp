@@ -388,8 +388,9 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
   if (target.isas.empty()) return machine.best_isa().status();
   target.threads = options.threads;
   if (target.threads.empty()) {
-    for (int t = 1; t < machine.cpus_usable; t *= 2) target.threads.push_back(t);
-    target.threads.push_back(std::max(1, machine.cpus_usable));
+    const int all = std::max(1, options.max_threads > 0 ? options.max_threads : machine.cpus_usable);
+    for (int t = 1; t < all; t *= 2) target.threads.push_back(t);
+    target.threads.push_back(all);
   }
   std::sort(target.threads.begin(), target.threads.end());
   target.threads.erase(std::unique(target.threads.begin(), target.threads.end()), target.threads.end());

@@ -18,7 +18,8 @@ namespace hone::autotune {
 struct TuneOptions {
   double budget_seconds = 60;
   std::vector<std::string> codegens;  // empty: all of this build that emit machine code (else what there is)
-  std::vector<int> threads;           // empty: 1 and all usable CPUs, and powers of two between
+  std::vector<int> threads;           // empty: 1 and all that may be used, and powers of two between
+  int max_threads = 0;                // how many "all" is; 0: the usable CPUs
   CacheMode cache = CacheMode::kCold;
   uint64_t seed = 1;
   bool fresh = false;  // do not let earlier decisions be the incumbent

@@ -74,8 +74,8 @@ struct Decision {
   Verdict verdict = Verdict::kNew;
   double ns = 0;  // median of confirmation rounds
   double default_ns = 0;
-  // Paired estimate and its 95% interval, lo <= speedup <= hi. verify() wants default_ns / ns within 1% of speedup, or
-  // inside the interval widened by 1% (a ratio of medians is not exactly a median of ratios).
+  // Paired estimate and its 95% interval, lo <= speedup <= hi. verify() wants default_ns / ns within the interval
+  // widened by half (a ratio of medians is not a median of ratios).
   double speedup = 1;
   double speedup_lo = 1, speedup_hi = 1;
   double noise_bound = 0;

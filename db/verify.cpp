@@ -25,15 +25,17 @@ constexpr const char* kRules[] = {
     "d.problem_id "
     "AS fault FROM decisions d WHERE NOT EXISTS (SELECT 1 FROM samples s WHERE s.run_id = d.run_id AND "
     "s.problem_id = d.problem_id AND s.candidate_id = d.fallback_id) ORDER BY d.id",
-    // speed-ups
+    // speed-ups; speedup is a median of ratios within rounds, the quotient one of medians: on a busy machine they
+    // differ
+    // by tens of percent, but not by half
     "SELECT 'decision ' || id || ': speedup ' || speedup || ' is outside its interval [' || speedup_lo || ', ' || "
     "speedup_hi "
     "|| ']' AS fault FROM decisions WHERE speedup < speedup_lo * 0.999999 OR speedup > speedup_hi * 1.000001 ORDER BY "
     "id",
     "SELECT 'decision ' || id || ': speedup ' || speedup || ' does not agree with ' || default_ns || ' ns / ' || ns || "
     "' ns' "
-    "AS fault FROM decisions WHERE ns > 0 AND abs(default_ns / ns - speedup) > 0.01 * speedup AND "
-    "(default_ns / ns < speedup_lo * 0.99 OR default_ns / ns > speedup_hi * 1.01) ORDER BY id",
+    "AS fault FROM decisions WHERE ns > 0 AND "
+    "(default_ns / ns < speedup_lo / 1.5 OR default_ns / ns > speedup_hi * 1.5) ORDER BY id",
     // a plan that is the default plan is as fast as itself
     "SELECT 'decision ' || id || ': the winner is the default plan, yet speedup is ' || speedup AS fault FROM "
     "decisions "

@@ -77,6 +77,7 @@ Result<Setup> prepare(const BenchArgs& args) {
   if (args.compare == "all") {
     for (const std::string& name : peer_names())
       if (const Result<const HonePeer*> peer = load_peer(name); peer.ok()) s.peers.push_back(*peer);
+    if (s.peers.empty()) note("no peer is built here: install their -dev packages and build bench (bench/README.md)");
   } else if (!args.compare.empty()) {
     for (const std::string& name : CLI::detail::split(args.compare, ',')) {
       HONE_ASSIGN_OR_RETURN(const HonePeer* peer, load_peer(name));

@@ -15,7 +15,7 @@ int run_command(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Try: hone tune --budget 20s 'matmul:f32:m=1,n=4096,k=4096,b=packed'\n"
-      "Environment: HONE_DB=file (database), HONE_THREADS=n (not for tune), HONE_LOG=dispatch,tune,jit,db (to "
+      "Environment: HONE_DB=file (database), HONE_THREADS=n, HONE_LOG=dispatch,tune,jit,db (to "
       "stderr),\n"
       "  HONE_JIT_DUMP=dir (LoopIR and code of every kernel), HONE_CPU=file (pretend to be a lesser machine)");
   Run run;

@@ -180,6 +180,7 @@ Result<Setup> prepare(const TuneArgs& args) {
   autotune::SteadyClock clock;
   s.options.seed = args.seed != 0 ? args.seed : static_cast<uint64_t>(clock.now_ns());
   HONE_ASSIGN_OR_RETURN(s.machine, detect_machine());
+  s.options.max_threads = threads_in_force(s.machine).threads;
   note_ignored_variables(s.machine);
   HONE_ASSIGN_OR_RETURN(s.store, open_store(args.db, db::OpenMode::kReadWrite));
   return s;
@@ -287,7 +288,7 @@ void add_tune(CLI::App& app, Run& run) {
       ->check(not_empty());
   command
       ->add_option("--threads", args->threads,
-                   "thread counts to try, such as 1,2 (default: 1, 2, 4 .. all usable CPUs)")
+                   "thread counts to try, such as 1,2 (default: 1, 2, 4 .. HONE_THREADS or all usable CPUs)")
       ->check(not_empty());
   command->add_option("--cache", args->cache, "cold (default): weights come from memory, as in a model; warm: cache")
       ->check(CLI::IsMember({"warm", "cold"}));
