@@ -49,7 +49,6 @@ TEST(DbCost, OpeningAndReadingAThousandDecisions) {
       samples_stored, kProblems * kCandidates, write_ms * 1000 / (kProblems * kCandidates), bytes / 1e6,
       bytes / samples_stored, open_ms, kProblems, read_ms);
   EXPECT_LT(bytes / samples_stored, 60);
-  EXPECT_LT(read_ms, 500);
 }
 
 }  // namespace

@@ -319,9 +319,7 @@ TEST(PlanResolver, AThousandPlansFromAColdDatabase) {
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("milliseconds", std::to_string(ms));
   EXPECT_EQ(exact, 1000);
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(ms, 500) << "50 ms on an idle machine; ten times that where tests share it";
-#endif
+  // The figure itself is bench/engine/plan/lookup_bench's business.
   for (const char* suffix : {"", "-wal", "-shm"}) std::remove((path + suffix).c_str());
 }
 
