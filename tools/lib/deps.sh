@@ -31,7 +31,11 @@ hone_install_deps() {
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
     hone_die "this is not a Debian system: install the packages listed in tools/lib/deps.sh by hand, then use the presets of CMakePresets.json"
   local wanted=("${hone_packages[@]}") extras=("${hone_optional_packages[@]}") missing optional package
-  [ "${1:-}" = test ] && wanted+=("${hone_test_packages[@]}") && extras+=("${hone_peer_packages[@]}")
+  if [ "${1:-}" = test ]; then
+    wanted+=("${hone_test_packages[@]}")
+    extras+=("${hone_peer_packages[@]}")
+    hone_with_tests=ON
+  fi
   mapfile -t missing < <(hone_missing "${wanted[@]}")
   mapfile -t optional < <(hone_missing "${extras[@]}")
   [ ${#missing[@]} -eq 0 ] && [ ${#optional[@]} -eq 0 ] && return 0
@@ -57,11 +61,15 @@ hone_install_deps() {
   rm -f "$log"
 }
 
-# hone_build PRESET [TARGET...]: configures build/PRESET and builds the targets (default: all).
+# hone_build PRESET [TARGET...]: configures build/PRESET and builds the targets (default: all). Tests and benchmarks are part of
+# it exactly when their packages were asked for: their absence must not keep the tools from being built.
+hone_with_tests=OFF
 hone_build() {
   local preset=$1
   shift
-  cmake --preset "$preset" >"$HONE_ROOT/build/$preset.configure.log" 2>&1 || {
+  local bench=OFF
+  [ "$preset" = release ] && bench=$hone_with_tests
+  cmake --preset "$preset" -DHONE_BUILD_TESTS=$hone_with_tests -DHONE_BUILD_BENCH=$bench >"$HONE_ROOT/build/$preset.configure.log" 2>&1 || {
     grep -A8 'CMake Error' "$HONE_ROOT/build/$preset.configure.log" | head -20 >&2
     hone_die "cannot configure; the log is build/$preset.configure.log"
   }
