@@ -56,6 +56,9 @@ namespace {
 
 __extension__ typedef __int128 int128;  // wide enough for a product of two 63-bit sizes
 
+// Empty items cost no memory, but each costs a step of a loop.
+constexpr int64_t kMaxBatch = int64_t{1} << 32;
+
 // Elements from the first to one past the last of `batch` matrices of rows x cols; -1 when the bytes overflow 63 bits.
 int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row_stride, int64_t cols, int64_t bytes) {
   if (batch == 0 || rows == 0 || cols == 0) return 0;
@@ -83,6 +86,8 @@ Status check_sizes(const MatmulProblem& p) {
   for (const auto& [name, value] : sizes)
     if (value < 0) return invalid_argument(fmt::format("{}={} is negative", name, value));
   if (p.batch < 1) return invalid_argument(fmt::format("batch={} must be at least 1", p.batch));
+  if (p.batch > kMaxBatch)
+    return invalid_argument(fmt::format("batch={} is too large: at most {} items", p.batch, kMaxBatch));
   if (p.lda != 0 && p.lda < p.k) {
     return invalid_argument(fmt::format("lda={} is less than a row of A (k={})", p.lda, p.k));
   }

@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 
+#include "engine/base/log.h"
 #include "engine/base/version.h"
 #include "tools/hone/cli.h"
 
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   cli::reserve_standard_streams();
   cli::set_command_line(argc, argv);
   cli::install_signal_handlers();
+  (void)log_enabled(LogTopic::kTune);  // a bad HONE_LOG is said at once, not at the first event
   // Nothing of ours throws across a module; what a library throws is a failure with a line, and never an abort.
   try {
     return cli::finish(cli::run_command(argc, argv));

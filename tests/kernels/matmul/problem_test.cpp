@@ -178,6 +178,7 @@ TEST(MatmulProblemErrors, SayWhatAndWhere) {
       {"matmul:f32:m=4,n=5,k=4,b=packed,ldb=8", "no meaning with b=packed", 0},
       {"matmul:f32:m=4,n=5,k=4,ldc=4", "ldc=4 is less than a row of C (n=5)", 0},
       {"matmul:f32:m=4,n=5,k=4,batch=0", "batch=0 must be at least 1", 0},
+      {"matmul:f32:m=4,n=0,k=4,batch=4611686018427387904,sa=0,sb=0", "is too large: at most", 0},
       {"matmul:f32:m=4,n=5,k=4,batch=2,sc=19", "sc=19 makes the C of two batch items overlap", 0},
       {"matmul:f32:m=4,n=5,k=4,batch=2,sc=0", "sc=0 makes the C of two batch items overlap", 0},
       {"matmul:f32:m=4,n=5,k=4,b=packed,batch=2,sb=20", "sb=20 with b=packed", 0},
@@ -186,7 +187,7 @@ TEST(MatmulProblemErrors, SayWhatAndWhere) {
       {"matmul:f32:m=3037000500,n=3037000500,k=1", "too large: the bytes of C", 0},
       {"matmul:f32:m=0,n=9223372036854775807,k=9223372036854775807", "too large", 0},
       {"matmul:f32:m=2,n=2,k=2,lda=9223372036854775807", "too large: the bytes of A", 0},
-      {"matmul:f32:m=2,n=2,k=2,batch=9223372036854775807", "too large: the bytes of A", 0},
+      {"matmul:f32:m=2,n=2,k=2,batch=9223372036854775807", "is too large: at most", 0},
       {"matmul:s32:m=4,n=4,k=4", "dtype 's32' is not supported by matmul; dtypes: f32", 8, Code::kUnsupported},
       {"attention:f32:b=1", "op 'attention' is not supported; ops: matmul", 1, Code::kUnsupported},
   };
