@@ -96,4 +96,10 @@ Outcome run_hone(const std::vector<std::string>& args, const Setting& setting) {
   return outcome;
 }
 
+bool has_terminals() {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (master >= 0) close(master);
+  return master >= 0;
+}
+
 }  // namespace hone::cli_test

@@ -27,4 +27,7 @@ struct Setting {
 // The environment has PATH and what `setting` says, nothing else of ours (no HOME unless it is given).
 Outcome run_hone(const std::vector<std::string>& args, const Setting& setting = {});
 
+// Whether Setting::terminal can be had: a container without /dev/pts has none.
+bool has_terminals();
+
 }  // namespace hone::cli_test
