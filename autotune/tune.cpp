@@ -28,7 +28,7 @@ constexpr double kSiblingsEnd = 0.70;
 constexpr int kSiblingRounds = 9;
 
 db::BuildLabel build_label() {
-  db::BuildLabel label{.engine = fmt::format("hone {}", version()), .codegens = ""};
+  db::BuildLabel label{.engine = std::string(engine_label()), .codegens = ""};
   for (const jit::CodeGenerator* g : jit::code_generators())
     label.codegens += fmt::format("{}{}={}", label.codegens.empty() ? "" : ";", g->name(), g->version());
   return label;
@@ -401,8 +401,8 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
     target.codegens.emplace_back(generator->name());
   }
   if (target.codegens.empty()) {
-    for (jit::CodeGenerator* g : jit::code_generators())
-      if (g->name() != "interp" && g->targets(target.isas.back())) target.codegens.emplace_back(g->name());
+    for (jit::CodeGenerator* g : jit::compiling_generators())
+      if (g->targets(target.isas.back())) target.codegens.emplace_back(g->name());
   }
   if (target.codegens.empty()) target.codegens.emplace_back("interp");
   return target;

@@ -22,7 +22,7 @@ Result<int> choose_threads(int asked, const Machine& machine) {
 }
 
 Result<std::vector<jit::CodeGenerator*>> choose_generators(const std::string& asked) {
-  if (asked.empty()) return plan::compiling_generators();
+  if (asked.empty()) return jit::compiling_generators();
   HONE_ASSIGN_OR_RETURN(jit::CodeGenerator* const only, jit::find_code_generator(asked));
   return std::vector<jit::CodeGenerator*>{only};
 }

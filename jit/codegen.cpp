@@ -26,6 +26,13 @@ std::span<CodeGenerator* const> code_generators() {
   return list;
 }
 
+std::vector<CodeGenerator*> compiling_generators() {
+  std::vector<CodeGenerator*> all;
+  for (CodeGenerator* g : code_generators())
+    if (g->name() != "interp") all.push_back(g);
+  return all;
+}
+
 Result<CodeGenerator*> find_code_generator(std::string_view name) {
   std::string names;
   for (CodeGenerator* g : code_generators()) {

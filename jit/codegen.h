@@ -46,6 +46,8 @@ class CodeGenerator {
 
 // All code generators of this build, in the order of backends.inc (preferred first, interpreter last).
 std::span<CodeGenerator* const> code_generators();
+// Those that emit machine code. The interpreter is an oracle: it is only used when asked for.
+std::vector<CodeGenerator*> compiling_generators();
 // Error: not_found listing the names this build has.
 Result<CodeGenerator*> find_code_generator(std::string_view name);
 

@@ -52,11 +52,7 @@ Result<std::unique_ptr<MatmulRacer>> MatmulRacer::create(const MatmulProblem& pr
 Result<runtime::Schedule*> MatmulRacer::schedule(int threads) {
   std::unique_ptr<runtime::Schedule>& slot = schedules_[threads];
   if (slot == nullptr) {
-    if (threads == 1) {
-      slot = runtime::make_sequential();
-    } else {
-      HONE_ASSIGN_OR_RETURN(slot, runtime::make_tbb(threads));
-    }
+    HONE_ASSIGN_OR_RETURN(slot, runtime::make_schedule(threads));
   }
   return slot.get();
 }

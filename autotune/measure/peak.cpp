@@ -174,8 +174,8 @@ Result<double> read_ceiling(const Where& where, runtime::Schedule& schedule, int
 
 Result<Where> where_to_measure(const Machine& machine) {
   HONE_ASSIGN_OR_RETURN(const Isa isa, machine.best_isa());
-  for (jit::CodeGenerator* g : jit::code_generators())
-    if (g->name() != "interp" && g->targets(isa)) return Where{*g, isa};
+  for (jit::CodeGenerator* g : jit::compiling_generators())
+    if (g->targets(isa)) return Where{*g, isa};
   return unsupported("no code generator of this build emits machine code for this CPU");
 }
 
@@ -203,10 +203,7 @@ CeilingProbe::~CeilingProbe() = default;
 
 Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
-  std::unique_ptr<runtime::Schedule> schedule = runtime::make_sequential();
-  if (threads > 1) {
-    HONE_ASSIGN_OR_RETURN(schedule, runtime::make_tbb(threads));
-  }
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule, runtime::make_schedule(threads));
   auto impl = std::make_unique<Impl>(Impl{where, std::move(schedule)});
   HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
   return CeilingProbe(std::move(impl));

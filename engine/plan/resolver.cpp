@@ -266,18 +266,11 @@ std::string_view reason_name(Reason reason) {
   return "?";
 }
 
-std::vector<jit::CodeGenerator*> compiling_generators() {
-  std::vector<jit::CodeGenerator*> all;
-  for (jit::CodeGenerator* g : jit::code_generators())
-    if (g->name() != "interp") all.push_back(g);
-  return all;
-}
-
 Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators) {
   Target target{.key = machine.key(),
                 .caches = blocking_caches(machine),
                 .threads = std::max(1, threads),
-                .engine = fmt::format("hone {}", version()),
+                .engine = std::string(engine_label()),
                 .codegens = {}};
   for (jit::CodeGenerator* g : generators) {
     CodegenLabel label{.name = std::string(g->name()), .version = g->version(), .isas = {}};

@@ -41,8 +41,6 @@ struct Target {
 
 // `generators` are those that may be chosen; a generator that targets nothing here is left out.
 Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators);
-// The generators of this build that emit machine code. The interpreter is an oracle: it is only used when asked for.
-std::vector<jit::CodeGenerator*> compiling_generators();
 
 // Name that a plan has as code generator when no generator can be used: the precompiled kernel of kernels/matmul.
 inline constexpr std::string_view kFallbackCodegen = "precompiled";

@@ -35,6 +35,11 @@ TaskRange task_range(int64_t n, int64_t tasks, int64_t task) {
 
 std::unique_ptr<Schedule> make_sequential() { return std::make_unique<Sequential>(); }
 
+Result<std::unique_ptr<Schedule>> make_schedule(int threads) {
+  if (threads == 1) return make_sequential();
+  return make_tbb(threads);
+}
+
 bool in_region() { return t_in_region; }
 
 RegionScope::RegionScope(const FloatControl& of_caller) : own_(FloatControl::current()), outer_(t_in_region) {

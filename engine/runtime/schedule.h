@@ -50,5 +50,7 @@ std::unique_ptr<Schedule> make_sequential();
 // usable CPUs is allowed.
 inline constexpr int kMaxThreads = 4096;
 Result<std::unique_ptr<Schedule>> make_tbb(int threads);
+// What the runtime uses for a number of threads: sequential for one, else TBB. Errors as make_tbb.
+Result<std::unique_ptr<Schedule>> make_schedule(int threads);
 
 }  // namespace hone::runtime

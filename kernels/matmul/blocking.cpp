@@ -62,6 +62,9 @@ void fit_rows(TransformProgram& p, const IsaInfo& isa) {
   while (tile_registers(p) > isa.vector_registers && p.mr > 1) --p.mr;
 }
 
+// k in even cuts of about `largest`: a short last block would cost as much in C traffic as a whole one.
+int64_t even_depth(int64_t k, int64_t largest) { return std::min(k, round_up(ceil_div(k, ceil_div(k, largest)), 8)); }
+
 TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                           int64_t panel) {
   const IsaInfo& isa = isa_info(target.isa);
@@ -119,8 +122,7 @@ TransformProgram streaming(const MatmulProblem& problem, TransformProgram p, con
   p.mr = balanced_rows(problem.m, wide.mr);
   p.nr = panel > 0 ? round_up(wide.nr, panel) : wide.nr;
   fit_rows(p, isa_info(target.isa));
-  p.kc = fit_multiple(target.caches.l1d / 2 / 4 / p.mr, 64);
-  p.kc = std::min(k, round_up(ceil_div(k, ceil_div(k, p.kc)), 8));
+  p.kc = even_depth(k, fit_multiple(target.caches.l1d / 2 / 4 / p.mr, 64));
   p.mc = round_up(problem.m, p.mr);
   p.nc = round_up(ceil_div(n, target.threads), p.nr);
   p.order = TileOrder::kJi;
@@ -141,9 +143,7 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   p.nr = panel > 0 ? round_up(wide.nr, panel) : wide.nr;
   p.panel = panel > 0 ? panel : p.nr;
   fit_rows(p, isa);
-  p.kc = fit_multiple(caches.l1d / 3 / 4 / p.mr, 64);
-  // Even cuts: the last block of k would cost as much in C traffic as a whole one.
-  p.kc = problem.beta != 0 ? k : std::min(k, round_up(ceil_div(k, ceil_div(k, p.kc)), 8));
+  p.kc = problem.beta != 0 ? k : even_depth(k, fit_multiple(caches.l1d / 3 / 4 / p.mr, 64));
   p.mc = std::min(fit_multiple(caches.l2 / 16 / 4 / p.kc, p.mr), round_up(m, p.mr));
   p.nc = std::min(fit_multiple(caches.l2 / 4 / 4 / p.kc, p.nr), round_up(n, p.nr));
   p.order = TileOrder::kIj;

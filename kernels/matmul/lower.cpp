@@ -75,7 +75,6 @@ class MatmulLowering {
   int64_t full_tiles() const { return p_.n / t_.nr; }
   int64_t tail_cols() const { return p_.n % t_.nr; }
   int64_t block_tiles() const { return t_.nc / t_.nr; }
-  int64_t block_depth() const { return has_sum() ? t_.kc : 0; }
 
   // ---- declarations ----
 
@@ -112,10 +111,13 @@ class MatmulLowering {
   }
 
   void declare_workspaces() {
-    if (!has_sum()) {
-      if (sums_via_tile()) declare_tile_workspace();
-      return;
-    }
+    if (has_sum()) declare_packed_blocks();
+    if (sums_via_tile())
+      tw_ = b_.buffer(
+          {.name = "T", .scope = Scope::kWorkspace, .extents = {t_.mr, t_.nr}, .strides = {t_.nr, 1}, .align = 64});
+  }
+
+  void declare_packed_blocks() {
     const int64_t depth = round_up(t_.kc, t_.lanes);
     if (t_.pack_a == PackA::kRows) {
       const int64_t a_depth = t_.pack_b == PackB::kStrip ? round_up(p_.k, t_.lanes) : depth;
@@ -133,12 +135,6 @@ class MatmulLowering {
                        .strides = {depth * t_.nr, t_.nr, 1},
                        .align = 64});
     }
-    if (sums_via_tile()) declare_tile_workspace();
-  }
-
-  void declare_tile_workspace() {
-    tw_ = b_.buffer(
-        {.name = "T", .scope = Scope::kWorkspace, .extents = {t_.mr, t_.nr}, .strides = {t_.nr, 1}, .align = 64});
   }
 
   void declare_registers() {

@@ -21,7 +21,7 @@ using testing_api::Operands;
 class EngineWithDatabase : public ::testing::Test {
  protected:
   void SetUp() override {
-    target_ = plan::make_target(detect_machine().value(), 2, plan::compiling_generators());
+    target_ = plan::make_target(detect_machine().value(), 2, jit::compiling_generators());
     if (target_.codegens.empty()) GTEST_SKIP() << "no code generator can run here";
   }
   void TearDown() override {

@@ -65,7 +65,7 @@ Result<Setup> prepare(const BenchArgs& args) {
     s.threads = {1};
     if (const int all = threads_in_force(s.machine).threads; all > 1) s.threads.push_back(all);
   }
-  s.generators = plan::compiling_generators();
+  s.generators = jit::compiling_generators();
   if (!args.codegen.empty()) {
     s.generators.clear();
     HONE_ASSIGN_OR_RETURN(const std::vector<std::string> names, parse_codegens(args.codegen));
@@ -101,7 +101,7 @@ struct Contest {
 Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int threads, bool tuned, Contest& contest) {
   for (jit::CodeGenerator* g : s.generators) {
     // Each asked-for generator has a line; without --codegen the resolver chooses among all.
-    const bool one_line = s.generators.size() == plan::compiling_generators().size();
+    const bool one_line = s.generators.size() == jit::compiling_generators().size();
     const std::vector<jit::CodeGenerator*> only = one_line ? s.generators : std::vector<jit::CodeGenerator*>{g};
     const plan::Target target = plan::make_target(s.machine, threads, only);
     HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,

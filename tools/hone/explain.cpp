@@ -74,7 +74,7 @@ Status add_code(const matmul::MatmulProblem& problem, const plan::MatmulPlan& pl
 
 Result<plan::Target> target_of(const ExplainArgs& args) {
   HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
-  std::vector<jit::CodeGenerator*> generators = plan::compiling_generators();
+  std::vector<jit::CodeGenerator*> generators = jit::compiling_generators();
   if (!args.codegen.empty()) {
     const Result<jit::CodeGenerator*> only = jit::find_code_generator(args.codegen);
     if (!only.ok()) return typed(only.status());

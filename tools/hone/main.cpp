@@ -12,7 +12,7 @@ namespace {
 
 int run_command(int argc, char** argv) {
   CLI::App app{"hone compiles, times and keeps the kernels that are fastest on this machine"};
-  app.set_version_flag("--version", "hone " + std::string(hone::version()));
+  app.set_version_flag("--version", std::string(engine_label()));
   app.require_subcommand(1);
   app.footer(
       "Try: hone tune --budget 20s 'matmul:f32:m=1,n=4096,k=4096,b=packed'\n"

@@ -194,7 +194,7 @@ TuneReport nothing_to_tune(const matmul::MatmulProblem& problem, const Machine& 
   report.problem = matmul::to_string(problem);
   const int threads = options.threads.empty() ? threads_in_force(machine).threads : options.threads.front();
   const Result<plan::MatmulPlan> plan =
-      plan::resolve(problem, plan::make_target(machine, threads, plan::compiling_generators()), plan::Decisions());
+      plan::resolve(problem, plan::make_target(machine, threads, jit::compiling_generators()), plan::Decisions());
   if (plan.ok()) {
     report.winner = {matmul::to_string(plan->program), plan->codegen, plan->threads, plan->numerics};
     report.fallback = report.winner;

@@ -41,7 +41,7 @@ std::vector<matmul::MatmulProblem> problems() {
 }
 
 plan::Target target() {
-  return plan::make_target(this_machine(), this_machine().cpus_usable, plan::compiling_generators());
+  return plan::make_target(this_machine(), this_machine().cpus_usable, jit::compiling_generators());
 }
 
 // Decides for the default program of every problem.
