@@ -76,8 +76,8 @@ void compile(benchmark::State& state, jit::CodeGenerator* generator, bool first)
 const bool kRegistered = [] {
   std::vector<jit::CodeGenerator*> generators;
   const Result<Isa> isa = this_machine().best_isa();
-  for (jit::CodeGenerator* g : jit::code_generators())
-    if (isa.ok() && g->name() != "interp" && g->targets(*isa)) generators.push_back(g);
+  for (jit::CodeGenerator* g : jit::compiling_generators())
+    if (isa.ok() && g->targets(*isa)) generators.push_back(g);
   for (jit::CodeGenerator* g : generators)
     benchmark::RegisterBenchmark(("compile/" + std::string(g->name()) + "/first").c_str(), compile, g, true)
         ->Iterations(1)

@@ -42,8 +42,8 @@ void microkernel(benchmark::State& state, Tile tile, jit::CodeGenerator* generat
 const bool kRegistered = [] {
   for (const Tile& tile : kTiles) {
     if (!this_machine().supports(tile.isa)) continue;
-    for (jit::CodeGenerator* generator : jit::code_generators()) {
-      if (generator->name() == "interp" || !generator->targets(tile.isa)) continue;
+    for (jit::CodeGenerator* generator : jit::compiling_generators()) {
+      if (!generator->targets(tile.isa)) continue;
       const std::string name = "microkernel/" + std::string(isa_info(tile.isa).name) + "/" + std::to_string(tile.mr) +
                                "x" + std::to_string(tile.nr) + "/" + std::string(generator->name());
       benchmark::RegisterBenchmark(name.c_str(), microkernel, tile, generator)->MinTime(0.1);

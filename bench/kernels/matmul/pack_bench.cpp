@@ -54,8 +54,8 @@ void rows_of_a(benchmark::State& state, matmul::PackA pack_a, Isa isa, jit::Code
 const bool kRegistered = [] {
   const Result<Isa> isa = this_machine().best_isa();
   if (!isa.ok()) return false;
-  for (jit::CodeGenerator* generator : jit::code_generators()) {
-    if (generator->name() == "interp" || !generator->targets(*isa)) continue;
+  for (jit::CodeGenerator* generator : jit::compiling_generators()) {
+    if (!generator->targets(*isa)) continue;
     auto add = [&](const std::string& name, auto function, auto argument) {
       const std::string full = name + "/" + std::string(isa_info(*isa).name) + "/" + std::string(generator->name());
       benchmark::RegisterBenchmark(full.c_str(), function, argument, *isa, generator)->MinTime(0.2);
