@@ -1,7 +1,4 @@
-// See tune.h. Budget: the noise race gets 6% of it (at least kFewestNoiseRounds), the search
-// runs until 64% of the budget is gone, the winner's siblings race until 70%, confirmation takes the rest. Rounds are
-// not started when the arms' last times say that they would not end in time, so the total stays within a round of the
-// budget.
+// See tune.h. What the protocol is told of kernels, and what the store is told of the protocol.
 #include "autotune/tune.h"
 
 #include <fmt/format.h>
@@ -11,8 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/cost/cost.h"
-#include "autotune/search/confirm.h"
-#include "autotune/search/strategy.h"
+#include "autotune/search/protocol.h"
 #include "engine/base/guarded.h"
 #include "engine/base/log.h"
 #include "engine/base/version.h"
@@ -21,11 +17,6 @@
 
 namespace hone::autotune {
 namespace {
-
-constexpr double kNoiseShare = 0.06;
-constexpr double kSearchEnd = 0.64;
-constexpr double kSiblingsEnd = 0.70;
-constexpr int kSiblingRounds = 9;
 
 db::BuildLabel build_label() {
   db::BuildLabel label{.engine = std::string(engine_label()), .codegens = ""};
@@ -55,10 +46,10 @@ class Tuning {
   Result<TuneReport> run() {
     begin_ = clock_.now_ns();
     HONE_RETURN_IF_ERROR(matmul::validate(problem_));
+    HONE_ASSIGN_OR_RETURN(strategy_, find_strategy(options_.strategy));
     HONE_ASSIGN_OR_RETURN(target_, tune_target(context_.machine, options_));
     // The default plan's own count is a candidate too, also where it is no power of two.
     if (options_.threads.empty()) add_threads(matmul::default_threads(problem_, target_.threads.back()));
-    HONE_ASSIGN_OR_RETURN(const Strategy strategy, find_strategy(options_.strategy));
     progress("prepare", 0, 1);
     peak();
     space_ = enumerate(problem_, target_);
@@ -73,16 +64,12 @@ class Tuning {
             problem_, space_.candidates, clock_,
             {.cache = options_.cache, .seed = options_.seed, .peak = peak_, .cpus = context_.machine.cpus_usable}));
     Race race(*racer, clock_, options_.seed, hooks());
-    HONE_RETURN_IF_ERROR(usable_baseline(race));
-    noise(race);
-    const SearchResult found = search(race, strategy);
-    const Confirmed confirmed = final_rounds(race, found);
-    return report(race, confirmed);
+    HONE_ASSIGN_OR_RETURN(const ProtocolResult result, decide(race));
+    return report(race, result);
   }
 
  private:
   double elapsed() { return static_cast<double>(clock_.now_ns() - begin_) * 1e-9; }
-  int64_t deadline(double share) const { return begin_ + static_cast<int64_t>(share * options_.budget_seconds * 1e9); }
   bool stopped() const { return context_.stop != nullptr && context_.stop->load(); }
 
   void progress(std::string_view phase, int left, double ratio) {
@@ -139,27 +126,6 @@ class Tuning {
     }
   }
 
-  // The default plan must run, or whatever comes next in line takes its place: there must be something to compare with.
-  Status usable_baseline(Race& race) {
-    const std::vector<int> order = ordered();
-    if (race.prepare(fallback_)) {
-      if (!race.prepare(incumbent_)) incumbent_ = fallback_;
-      return {};
-    }
-    int tried = 1;
-    for (int c : order) {
-      if (stopped() || elapsed() > options_.budget_seconds) break;
-      tried += c != fallback_;
-      if (!race.prepare(c)) continue;
-      fallback_ = c;
-      if (!race.prepare(incumbent_)) incumbent_ = c;
-      return {};
-    }
-    return internal_error(
-        fmt::format("{}: none of {} candidates (of {}) compiles and computes the right result; the last: {}", text_,
-                    tried, space_.candidates.size(), last_failure_));
-  }
-
   std::vector<int> ordered() const {
     CostMachine machine{.cpus = context_.machine.cpus_usable,
                         .caches = blocking_caches(context_.machine),
@@ -175,29 +141,26 @@ class Tuning {
     return measuring_order(problem_, space_.candidates, machine);
   }
 
-  // ---- phases ----
+  // ---- the protocol ----
 
-  void noise(Race& race) {
-    progress("noise", static_cast<int>(space_.candidates.size()), 1);
-    noise_ = race_noise(race, fallback_,
-                        clock_.now_ns() + static_cast<int64_t>(kNoiseShare * options_.budget_seconds * 1e9));
-    if (run_id_ > 0) keep(context_.store.set_noise_bound(run_id_, noise_));
-  }
-
-  SearchResult search(Race& race, Strategy strategy) {
-    progress("search", static_cast<int>(space_.candidates.size()), 1);
-    SearchTask task{.order = search_order(),
-                    .baseline = fallback_,
-                    .deadline_ns = deadline(kSearchEnd),
-                    .on_progress = [&](int left, int, double ratio) { progress("search", left, ratio); }};
-    // Two finalists at least must fit into what is left for confirmation.
-    const int arms[] = {fallback_, fallback_};
-    const int64_t latest = deadline(1.0) - (kFewestConfirmRounds + 1) * race.expected_ns(arms);
-    task.deadline_ns = std::min(task.deadline_ns, latest);
-    SearchResult found = strategy.run(race, task);
-    task.deadline_ns = std::min(deadline(kSiblingsEnd), latest);
-    found.winner = best_sibling(race, task, found.winner);
-    return found;
+  Result<ProtocolResult> decide(Race& race) {
+    Result<ProtocolResult> result = run_protocol(
+        race, {.fallback = fallback_,
+               .incumbent = incumbent_,
+               .order = search_order(),
+               .siblings = [this](int winner) { return siblings(winner); },
+               .substitutes = ordered(),
+               .strategy = strategy_,
+               .begin_ns = begin_,
+               .budget_ns = static_cast<int64_t>(options_.budget_seconds * 1e9),
+               .on_progress = [this](std::string_view phase, int left, double ratio) { progress(phase, left, ratio); },
+               .on_noise =
+                   [this](double bound) {
+                     if (run_id_ > 0) keep(context_.store.set_noise_bound(run_id_, bound));
+                   }});
+    if (result.ok()) return result;
+    return internal_error(fmt::format("{}: {} (of {} candidates); the last: {}", text_, result.status().message(),
+                                      space_.candidates.size(), last_failure_));
   }
 
   // The order of measuring: code generators agree within a few percent on one program, programs do not agree with each
@@ -210,29 +173,16 @@ class Tuning {
 
   const std::string& codegen_of(int c) const { return space_.candidates[static_cast<size_t>(c)].codegen; }
 
-  // The winner's program through the other code generators, raced against it until the deadline.
-  int best_sibling(Race& race, const SearchTask& task, int winner) {
+  // The winner's program through the other code generators.
+  std::vector<int> siblings(int winner) const {
     const Candidate& best = space_.candidates[static_cast<size_t>(winner)];
-    std::vector<int> family = {winner};
+    std::vector<int> family;
     for (int c = 0; c < static_cast<int>(space_.candidates.size()); ++c) {
       const Candidate& other = space_.candidates[static_cast<size_t>(c)];
-      if (other.codegen == best.codegen || other.threads != best.threads || !(other.program == best.program)) continue;
-      if (race.prepare(c)) family.push_back(c);
+      if (other.codegen != best.codegen && other.threads == best.threads && other.program == best.program)
+        family.push_back(c);
     }
-    if (family.size() == 1 || !race.alive(winner)) return winner;
-    std::vector<int> arms = family;
-    if (std::find(arms.begin(), arms.end(), task.baseline) == arms.end()) arms.push_back(task.baseline);
-    for (int i = 0; i < kSiblingRounds && race.now() + race.expected_ns(arms) <= task.deadline_ns; ++i)
-      if (!race.round(db::Phase::kSearch, arms)) break;
-    std::erase_if(family, [&](int c) { return race.log_ratios(db::Phase::kSearch, c, task.baseline).empty(); });
-    return family.empty() ? winner : best_of(race, task, family);
-  }
-
-  Confirmed final_rounds(Race& race, const SearchResult& found) {
-    progress("confirm", 2, ratio_);
-    const int challenger = race.alive(found.winner) ? found.winner : incumbent_;
-    return confirm(race, {.challenger = challenger, .incumbent = incumbent_, .fallback = fallback_}, noise_,
-                   deadline(1.0));
+    return family;
   }
 
   // ---- records ----
@@ -321,33 +271,35 @@ class Tuning {
             .gflops = ns > 0 ? problem_.flops() / ns : 0};
   }
 
-  void store_decision(const Confirmed& confirmed) {
+  void store_decision(const ProtocolResult& result) {
+    const Confirmed& confirmed = result.confirmed;
     if (run_id_ == 0 || store_failed_ || confirmed.ns <= 0 || confirmed.fallback_ns <= 0) return;
     const Result<int64_t> id = context_.store.add_decision(run_id_, {.problem = key(),
                                                                      .winner = record(confirmed.winner),
-                                                                     .fallback = record(fallback_),
+                                                                     .fallback = record(result.fallback),
                                                                      .verdict = confirmed.verdict,
                                                                      .ns = confirmed.ns,
                                                                      .default_ns = confirmed.fallback_ns,
                                                                      .speedup = confirmed.speedup.mid,
                                                                      .speedup_lo = confirmed.speedup.lo,
                                                                      .speedup_hi = confirmed.speedup.hi,
-                                                                     .noise_bound = noise_});
+                                                                     .noise_bound = result.noise_bound});
     if (id.ok()) report_.decided = true;
     if (!id.ok()) keep(id.status());
   }
 
-  TuneReport report(Race& race, const Confirmed& confirmed) {
+  TuneReport report(Race& race, const ProtocolResult& result) {
+    const Confirmed& confirmed = result.confirmed;
     // Fewer rounds than the protocol asks for decide nothing.
-    if (confirmed.rounds >= kFewestConfirmRounds) store_decision(confirmed);
+    if (confirmed.rounds >= kFewestConfirmRounds) store_decision(result);
     report_.problem = text_;
     report_.decision = confirmed.verdict;
     report_.winner = plan(confirmed.winner, confirmed.ns);
-    report_.fallback = plan(fallback_, confirmed.fallback_ns);
+    report_.fallback = plan(result.fallback, confirmed.fallback_ns);
     report_.speedup = confirmed.speedup.mid;
     report_.speedup_lo = confirmed.speedup.lo;
     report_.speedup_hi = confirmed.speedup.hi;
-    report_.noise_bound = noise_;
+    report_.noise_bound = result.noise_bound;
     report_.enumerated = static_cast<int>(space_.candidates.size());
     report_.measured = race.measured();
     report_.rounds = race.rounds(db::Phase::kSearch) + race.rounds(db::Phase::kConfirm);
@@ -363,13 +315,13 @@ class Tuning {
   std::string text_;
   SteadyClock clock_;
   int64_t begin_ = 0;
+  Strategy strategy_{};
   Target target_;
   Peak peak_;
   Space space_;
   int incumbent_ = 0, fallback_ = 0;
   int64_t run_id_ = 0;  // 0: the store takes nothing
   bool store_failed_ = false;
-  double noise_ = 0;
   std::string last_failure_;
   std::string_view phase_;
   int left_ = 0;

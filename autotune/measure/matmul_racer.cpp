@@ -171,14 +171,26 @@ Result<int64_t> MatmulRacer::time_once(Ready& ready) {
   return clock_.now_ns() - begin;
 }
 
-Result<int64_t> MatmulRacer::sample(int index) {
-  const auto at = ready_.find(index);
-  if (at == ready_.end()) {
-    const Prepared again = prepare(index);
-    if (again.outcome != db::Outcome::kMeasured) return internal_error(again.detail);
-    return sample(index);
+std::vector<Timing> MatmulRacer::round(std::span<const int> arms) {
+  std::vector<Timing> timings;
+  for (int arm : arms) {
+    const int64_t begin = clock_.now_ns();
+    // A candidate that passed may have been refuted since, by one that the reference sided with.
+    const Prepared again = prepare(arm);
+    Timing timing{.outcome = again.outcome, .detail = again.detail};
+    if (again.outcome == db::Outcome::kMeasured) {
+      const Result<int64_t> ns = sample(arm);
+      if (ns.ok()) timing.ns = *ns;
+      if (!ns.ok()) timing.outcome = db::Outcome::kRefused, timing.detail = ns.status().message();
+    }
+    timing.wall_ns = clock_.now_ns() - begin;
+    timings.push_back(std::move(timing));
   }
-  Ready& ready = at->second;
+  return timings;
+}
+
+Result<int64_t> MatmulRacer::sample(int index) {
+  Ready& ready = ready_.at(index);
   int64_t total = 0;
   if (options_.cache == CacheMode::kCold) {
     for (int64_t i = 0; i < ready.repeat; ++i) {

@@ -36,7 +36,7 @@ class MatmulRacer final : public Racer {
                                                      const RacerOptions& options);
 
   Prepared prepare(int candidate) override;
-  Result<int64_t> sample(int candidate) override;
+  std::vector<Timing> round(std::span<const int> arms) override;
   void release(int candidate) override;
 
  private:
@@ -61,6 +61,7 @@ class MatmulRacer final : public Racer {
   Status judge(const matmul::MatmulProblem& shape, std::span<const float> c);
   Status call(Ready& ready, runtime::Schedule& schedule, const matmul::MatmulProblem& shape,
               const matmul::MatmulOperands& operands);
+  Result<int64_t> sample(int candidate);
   Result<int64_t> time_once(Ready& ready);
   Status plausible(double ns, int threads) const;
 

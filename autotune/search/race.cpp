@@ -5,6 +5,11 @@
 #include <cmath>
 
 namespace hone::autotune {
+namespace {
+
+constexpr int64_t kStepNs = 200'000'000;
+
+}  // namespace
 
 Race::Race(Racer& racer, Clock& clock, uint64_t seed, Hooks hooks)
     : racer_(racer), clock_(clock), random_(seed), hooks_(std::move(hooks)) {}
@@ -24,11 +29,8 @@ bool Race::prepare(int candidate) {
   ++prepared_;
   state.prepared = true;
   state.ready = prepared.outcome == db::Outcome::kMeasured;
-  if (state.ready) return true;
-  state.dead = true;
-  if (Status s = hooks_.on_outcome(candidate, prepared); !s.ok()) status_ = s;
-  racer_.release(candidate);
-  return false;
+  if (!state.ready) eliminate(candidate, prepared);
+  return state.ready;
 }
 
 void Race::drop(int candidate) {
@@ -37,12 +39,33 @@ void Race::drop(int candidate) {
   state.ready = false;
 }
 
+void Race::restore(const Earlier& earlier) {
+  for (const RoundSample& s : earlier.samples) {
+    std::vector<Round>& rounds = rounds_[static_cast<size_t>(s.sample.phase)];
+    const auto number = static_cast<size_t>(s.sample.round);
+    if (rounds.size() <= number) rounds.resize(number + 1);
+    rounds[number].emplace(s.candidate, s.sample.ns);
+    states_[s.candidate].sampled = true;
+  }
+  for (int candidate : earlier.dead) states_[candidate].dead = true;
+}
+
 bool Race::round(db::Phase phase, std::span<const int> arms) {
-  std::vector<int> order(arms.begin(), arms.end());
+  std::vector<int> order;
+  for (int candidate : arms)
+    if (alive(candidate)) order.push_back(candidate);
   std::shuffle(order.begin(), order.end(), random_);
   std::vector<RoundSample> samples;
-  for (size_t i = 0; i < order.size() && !stopped(); ++i) {
-    sample(phase, order[i], static_cast<int>(i), &samples);
+  // Ctrl-C must not wait for a long round, nor the progress line.
+  for (size_t i = 0; i < order.size() && !stopped();) {
+    size_t count = 0;
+    int64_t expected = 0;
+    while (i + count < order.size() && (count == 0 || expected < kStepNs)) {
+      const int next[] = {order[i + count++]};
+      expected += expected_ns(next);
+    }
+    time_arms(phase, std::span(order).subspan(i, count), &samples);
+    i += count;
     if (hooks_.on_step) hooks_.on_step();
   }
   // A round that was cut short still has pairs in it.
@@ -55,33 +78,53 @@ bool Race::round(db::Phase phase, std::span<const int> arms) {
 }
 
 void Race::warm_up(std::span<const int> arms) {
-  for (int candidate : arms) {
-    if (!alive(candidate) || stopped()) continue;
-    // What it took, or that it was refused, will show in the rounds that follow.
-    (void)racer_.sample(candidate);
+  std::vector<int> living;
+  for (int candidate : arms)
+    if (alive(candidate)) living.push_back(candidate);
+  // What they took, or that one was refused, will show in the rounds that follow.
+  if (!living.empty() && !stopped()) (void)racer_.round(living);
+}
+
+void Race::time_arms(db::Phase phase, std::span<const int> order, std::vector<RoundSample>* samples) {
+  const std::vector<Timing> timings = racer_.round(order);
+  const auto number = static_cast<int64_t>(rounds_[static_cast<size_t>(phase)].size());
+  for (size_t i = 0; i < timings.size(); ++i) {
+    int64_t ns = 0;
+    if (!settle(order[i], timings[i], &ns)) continue;
+    samples->push_back(
+        {order[i], {.round = number, .order = static_cast<int>(samples->size()), .ns = ns, .phase = phase}});
   }
 }
 
-bool Race::sample(db::Phase phase, int candidate, int order, std::vector<RoundSample>* samples) {
-  if (!alive(candidate)) return false;
-  State& state = states_[candidate];
-  Status refused;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    const int64_t begin = clock_.now_ns();
-    Result<int64_t> ns = racer_.sample(candidate);
-    state.wall_ns = clock_.now_ns() - begin;
-    if (ns.ok() && *ns > 0) {
-      const auto number = static_cast<int64_t>(rounds_[static_cast<size_t>(phase)].size());
-      samples->push_back({candidate, {.round = number, .order = order, .ns = *ns, .phase = phase}});
-      state.sampled = true;
-      return true;
-    }
-    refused = ns.ok() ? internal_error("a time of 0") : ns.status();
+bool Race::settle(int candidate, Timing timing, int64_t* ns) {
+  if (!alive(candidate)) return false;  // the same arm was out in this very round
+  auto zero = [](Timing& t) {
+    if (t.outcome == db::Outcome::kMeasured && t.ns <= 0)
+      t = {.wall_ns = t.wall_ns, .outcome = db::Outcome::kRefused, .detail = "a time of 0"};
+  };
+  zero(timing);
+  if (timing.outcome == db::Outcome::kRefused) {
+    const int alone[] = {candidate};
+    timing = racer_.round(alone).front();
+    zero(timing);
   }
+  if (timing.outcome != db::Outcome::kMeasured) {
+    eliminate(candidate, {timing.outcome, timing.detail});
+    return false;
+  }
+  State& state = states_[candidate];
+  state.wall_ns = timing.wall_ns;
+  state.sampled = true;
+  *ns = timing.ns;
+  return true;
+}
+
+void Race::eliminate(int candidate, const Prepared& why) {
+  State& state = states_[candidate];
   state.dead = true;
-  if (Status s = hooks_.on_outcome(candidate, {db::Outcome::kRefused, refused.message()}); !s.ok()) status_ = s;
+  state.ready = false;
+  if (Status s = hooks_.on_outcome(candidate, why); !s.ok()) status_ = s;
   racer_.release(candidate);
-  return false;
 }
 
 int64_t Race::expected_ns(std::span<const int> arms) const {

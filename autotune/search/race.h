@@ -28,19 +28,27 @@ class Race {
   struct Hooks {
     RoundSink on_round;
     OutcomeSink on_outcome;
-    std::function<void()> on_step;            // progress; may be empty
+    std::function<void()> on_step;            // progress, after every few arms; may be empty
     const std::atomic<bool>* stop = nullptr;  // Ctrl-C
   };
   Race(Racer& racer, Clock& clock, uint64_t seed, Hooks hooks);
+
+  // What an earlier process measured of this very race: its rounds are as good as ours, since no comparison leaves a
+  // round. Before the first round only. `dead` will not be prepared, and is not recorded again.
+  struct Earlier {
+    std::vector<RoundSample> samples;
+    std::vector<int> dead;
+  };
+  void restore(const Earlier& earlier);
 
   // Prepares once; false (and the outcome is recorded) when the candidate cannot race.
   bool prepare(int candidate);
   bool alive(int candidate) const;
   void drop(int candidate);  // releases; it stays measured
 
-  // One round of `arms`, each candidate once per mention (the same one twice is a race against itself). A candidate
-  // whose sample is refused twice in a row is recorded as refused and races no more. False when stopped, or when a sink
-  // failed: see status().
+  // One round of `arms`, each candidate once per mention (the same one twice is a race against itself). A sample that
+  // is refused is taken again, alone; a candidate that is refused twice in a row is recorded as refused and races no
+  // more. False when stopped, or when a sink failed: see status().
   bool round(db::Phase phase, std::span<const int> arms);
 
   // One run of each, not recorded.
@@ -70,7 +78,11 @@ class Race {
   };
   using Round = std::multimap<int, int64_t>;
 
-  bool sample(db::Phase phase, int candidate, int order, std::vector<RoundSample>* samples);
+  // Times the arms in this order and takes what they answer into `samples`; false when stopped on the way.
+  void time_arms(db::Phase phase, std::span<const int> order, std::vector<RoundSample>* samples);
+  // Whether `timing` counts; a candidate that is out of the race is recorded and released.
+  bool settle(int candidate, Timing timing, int64_t* ns);
+  void eliminate(int candidate, const Prepared& why);
 
   Racer& racer_;
   Clock& clock_;

@@ -52,10 +52,23 @@ BenchRacer::~BenchRacer() {
 
 autotune::Prepared BenchRacer::prepare(int i) { return is_peer(i) ? prepare_peer(i) : plans_->prepare(i); }
 
-Result<int64_t> BenchRacer::sample(int i) {
-  // A thread of the previous library that never sleeps is measured along with the next one: no reason to stop.
-  if (!peers_.empty()) (void)hone::peers::settle();
-  return is_peer(i) ? sample_peer(i) : plans_->sample(i);
+std::vector<autotune::Timing> BenchRacer::round(std::span<const int> implementations) {
+  std::vector<autotune::Timing> timings;
+  for (int i : implementations) {
+    // A thread of the previous library that never sleeps is measured along with the next one: no reason to stop.
+    if (!peers_.empty()) (void)hone::peers::settle();
+    timings.push_back(is_peer(i) ? time_peer(i) : plans_->round(std::span(&i, 1)).front());
+  }
+  return timings;
+}
+
+autotune::Timing BenchRacer::time_peer(int i) {
+  const int64_t begin = clock_.now_ns();
+  const Result<int64_t> ns = sample_peer(i);
+  autotune::Timing timing{.wall_ns = clock_.now_ns() - begin};
+  if (ns.ok()) timing.ns = *ns;
+  if (!ns.ok()) timing.outcome = db::Outcome::kRefused, timing.detail = ns.status().message();
+  return timing;
 }
 
 void BenchRacer::release(int i) {

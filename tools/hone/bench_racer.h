@@ -22,7 +22,7 @@ class BenchRacer final : public autotune::Racer {
   ~BenchRacer() override;
 
   autotune::Prepared prepare(int implementation) override;
-  Result<int64_t> sample(int implementation) override;
+  std::vector<autotune::Timing> round(std::span<const int> implementations) override;
   void release(int implementation) override;
 
  private:
@@ -46,6 +46,7 @@ class BenchRacer final : public autotune::Racer {
   const HonePeer& peer(int i) const { return *peers_[static_cast<size_t>(i) - candidates_]; }
   autotune::Prepared prepare_peer(int i);
   Status check(const HonePeer& peer);
+  autotune::Timing time_peer(int i);
   Result<int64_t> sample_peer(int i);
   void flush(int i);
 

@@ -215,14 +215,17 @@ TEST_F(Racing, EveryLayoutAndModeRuns) {
         const std::string what = std::string(text) + " " + to_string(some[static_cast<size_t>(c)].program) + " " +
                                  some[static_cast<size_t>(c)].codegen;
         ASSERT_EQ(prepared.outcome, db::Outcome::kMeasured) << what << ": " << prepared.detail;
-        const Result<int64_t> ns = (*racer)->sample(c);
-        ASSERT_TRUE(ns.ok()) << what << ": " << ns.status().message();
-        EXPECT_GT(*ns, 0);
+        const Timing timing = (*racer)->round(std::span(&c, 1)).front();
+        ASSERT_EQ(timing.outcome, db::Outcome::kMeasured) << what << ": " << timing.detail;
+        EXPECT_GT(timing.ns, 0);
+        EXPECT_GE(timing.wall_ns, timing.ns);
         (*racer)->release(c);
       }
     }
   }
 }
+
+constexpr int kFirst[] = {0};
 
 TEST_F(Racing, AbovePeakIsRefused) {
   const MatmulProblem p = problem("matmul:f32:m=32,n=64,k=64");
@@ -231,9 +234,9 @@ TEST_F(Racing, AbovePeakIsRefused) {
       p, one, clock_, {.cache = CacheMode::kWarm, .seed = 2, .peak = {.f32_gflops_1t = 1e-6, .f32_gflops_all = 1e-6}});
   ASSERT_TRUE(racer.ok());
   ASSERT_EQ((*racer)->prepare(0).outcome, db::Outcome::kMeasured);
-  const Result<int64_t> ns = (*racer)->sample(0);
-  ASSERT_FALSE(ns.ok());
-  EXPECT_THAT(ns.status().message(), HasSubstr("above this machine's peak"));
+  const Timing timing = (*racer)->round(kFirst).front();
+  EXPECT_EQ(timing.outcome, db::Outcome::kRefused);
+  EXPECT_THAT(timing.detail, HasSubstr("above this machine's peak"));
 }
 
 class FrozenClock final : public Clock {
@@ -249,9 +252,9 @@ TEST_F(Racing, ATimeOfZeroIsRefused_d4) {
     Result<std::unique_ptr<MatmulRacer>> racer = MatmulRacer::create(p, one, frozen, {.cache = mode, .seed = 2});
     ASSERT_TRUE(racer.ok());
     ASSERT_EQ((*racer)->prepare(0).outcome, db::Outcome::kMeasured);
-    const Result<int64_t> ns = (*racer)->sample(0);
-    ASSERT_FALSE(ns.ok());
-    EXPECT_THAT(ns.status().message(), HasSubstr("a time of 0"));
+    const Timing timing = (*racer)->round(kFirst).front();
+    EXPECT_EQ(timing.outcome, db::Outcome::kRefused);
+    EXPECT_THAT(timing.detail, HasSubstr("a time of 0"));
   }
 }
 

@@ -5,9 +5,8 @@
 
 #include <numeric>
 
-#include "autotune/search/confirm.h"
+#include "autotune/search/protocol.h"
 #include "autotune/search/stats.h"
-#include "autotune/search/strategy.h"
 #include "tests/autotune/search/simulated_racer.h"
 
 namespace hone::autotune {
@@ -30,7 +29,7 @@ struct Setup {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// As tune() does it, without kernels and store.
+// What tune() does, without kernels and store.
 Outcome simulate(const Setup& setup, uint64_t seed) {
   FakeClock clock;
   SimulatedRacer racer(clock, setup.truth, seed, setup.weather);
@@ -42,15 +41,15 @@ Outcome simulate(const Setup& setup, uint64_t seed) {
                     .on_step = {},
                     .stop = setup.stop};
   Race race(racer, clock, seed, hooks);
-  EXPECT_TRUE(race.prepare(0));
-  const double noise = race_noise(race, 0, static_cast<int64_t>(0.06 * setup.seconds * 1e9));
-  SearchTask task;
-  task.order.resize(setup.truth.size());
-  std::iota(task.order.begin(), task.order.end(), 0);
-  task.deadline_ns = static_cast<int64_t>(0.7 * setup.seconds * 1e9);
-  out.found = find_strategy(setup.strategy)->run(race, task);
-  out.confirmed = confirm(race, {.challenger = out.found.winner, .incumbent = 0, .fallback = 0}, noise,
-                          static_cast<int64_t>(setup.seconds * 1e9));
+  std::vector<int> order(setup.truth.size());
+  std::iota(order.begin(), order.end(), 0);
+  const Result<ProtocolResult> result = run_protocol(race, {.order = order,
+                                                            .strategy = *find_strategy(setup.strategy),
+                                                            .budget_ns = static_cast<int64_t>(setup.seconds * 1e9)});
+  EXPECT_TRUE(result.ok());
+  if (!result.ok()) return out;
+  out.found = result->found;
+  out.confirmed = result->confirmed;
   out.spent_ns = clock.now_ns();
   return out;
 }

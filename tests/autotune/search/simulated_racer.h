@@ -43,9 +43,22 @@ class SimulatedRacer final : public Racer {
     return {};
   }
 
-  Result<int64_t> sample(int candidate) override {
+  std::vector<Timing> round(std::span<const int> arms) override {
+    std::vector<Timing> timings;
+    for (int arm : arms) {
+      const int64_t begin = clock_.now_ns();
+      const int64_t ns = sample(arm);
+      timings.push_back({.ns = ns, .wall_ns = clock_.now_ns() - begin});
+    }
+    return timings;
+  }
+
+  void release(int) override {}
+
+ private:
+  int64_t sample(int candidate) {
     ++samples;
-    if (zero.contains(candidate)) return int64_t{0};
+    if (zero.contains(candidate)) return 0;
     std::normal_distribution<double> normal(0, weather_.jitter);
     std::uniform_real_distribution<double> uniform(0, 1);
     const double phase = static_cast<double>(clock_.now_ns()) * 1e-9 * 2 * std::numbers::pi;
@@ -57,9 +70,6 @@ class SimulatedRacer final : public Racer {
     return static_cast<int64_t>(ns);
   }
 
-  void release(int) override {}
-
- private:
   FakeClock& clock_;
   std::vector<double> truth_;
   std::mt19937_64 random_;
