@@ -35,6 +35,8 @@ int holder(const Race& race, const Finalists& f) {
   return race.alive(f.fallback) ? f.fallback : f.challenger;
 }
 
+Interval as_ratio(const Interval& log) { return {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)}; }
+
 }  // namespace
 
 Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline_ns) {
@@ -51,11 +53,13 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
   }
 
   Confirmed result;
+  result.gain = {1, 1, 1};
   result.rounds = race.rounds(db::Phase::kConfirm);
   result.winner = holder(race, f);
   if (race.alive(f.challenger) && f.challenger != result.winner) {
     const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, result.winner, f.challenger);
     result.verdict = decide(gain, noise, race.seed());
+    result.gain = as_ratio(median_interval(gain, 0.95, race.seed()));
     if (result.verdict == db::Verdict::kNew) result.winner = f.challenger;
   }
   if (result.winner != f.incumbent) result.verdict = db::Verdict::kNew;
@@ -64,9 +68,8 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
   result.ns = median(race.times(db::Phase::kConfirm, result.winner));
   result.fallback_ns = median(race.times(db::Phase::kConfirm, f.fallback));
   if (result.winner != f.fallback) {
-    const Interval log =
-        median_interval(race.log_ratios(db::Phase::kConfirm, f.fallback, result.winner), 0.95, race.seed());
-    result.speedup = {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)};
+    result.speedup =
+        as_ratio(median_interval(race.log_ratios(db::Phase::kConfirm, f.fallback, result.winner), 0.95, race.seed()));
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace hone::autotune {
 namespace {
@@ -14,6 +15,7 @@ constexpr double kNoiseShare = 0.06;
 constexpr double kSearchEnd = 0.64;
 constexpr double kSiblingsEnd = 0.70;
 constexpr int kSiblingRounds = 9;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;  // sums of it do not overflow
 
 class Protocol {
  public:
@@ -35,9 +37,8 @@ class Protocol {
   }
 
  private:
-  int64_t deadline(double share) const {
-    return task_.begin_ns + static_cast<int64_t>(share * static_cast<double>(task_.budget_ns));
-  }
+  int64_t share(double part) const { return static_cast<int64_t>(part * static_cast<double>(task_.budget_ns)); }
+  int64_t deadline(double part) const { return task_.begin_ns + overdrawn_ns_ + share(part); }
 
   void progress(std::string_view phase, int left, double ratio) {
     ratio_ = ratio;
@@ -63,8 +64,7 @@ class Protocol {
 
   void noise() {
     progress("noise", static_cast<int>(task_.order.size()), 1);
-    const auto share = static_cast<int64_t>(kNoiseShare * static_cast<double>(task_.budget_ns));
-    result_.noise_bound = race_noise(race_, result_.fallback, race_.now() + share);
+    result_.noise_bound = race_noise(race_, result_.fallback, race_.now() + share(kNoiseShare));
     if (task_.on_noise) task_.on_noise(result_.noise_bound);
   }
 
@@ -78,8 +78,11 @@ class Protocol {
     const int arms[] = {result_.fallback, result_.fallback};
     const int64_t latest = deadline(1.0) - (kFewestConfirmRounds + 1) * race_.expected_ns(arms);
     task.deadline_ns = std::min(task.deadline_ns, latest);
+    if (task_.search_all) task.deadline_ns = kNever;
     result_.found = task_.strategy.run(race_, task);
-    task.deadline_ns = std::min(deadline(kSiblingsEnd), latest);
+    // What the search took beyond its part is not taken from what follows.
+    if (task_.search_all) overdrawn_ns_ = std::max<int64_t>(0, race_.now() - deadline(kSearchEnd));
+    task.deadline_ns = task_.search_all ? deadline(kSiblingsEnd) : std::min(deadline(kSiblingsEnd), latest);
     result_.found.winner = best_sibling(task, result_.found.winner);
   }
 
@@ -100,6 +103,7 @@ class Protocol {
   Race& race_;
   const ProtocolTask& task_;
   ProtocolResult result_;
+  int64_t overdrawn_ns_ = 0;
   double ratio_ = 1;
 };
 

@@ -23,6 +23,7 @@ struct ProtocolTask {
   Strategy strategy;
   int64_t begin_ns = 0;  // what happened since then has used its part of the budget
   int64_t budget_ns = 0;
+  bool search_all = false;  // the search ends when all candidates are through; the budget then holds for the rest
   std::function<void(std::string_view phase, int left, double ratio)> on_progress;  // may be empty
   std::function<void(double noise_bound)> on_noise;                                 // may be empty
 };
