@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <set>
-#include <unordered_set>
 
 #include "engine/base/math.h"
-#include "kernels/ir/text.h"
 #include "kernels/matmul/blocking.h"
 
 namespace hone::autotune {
@@ -77,7 +75,7 @@ class Enumeration {
 
   void add(TransformProgram t) {
     t = matmul::canonical(p_, t);
-    if (!seen_text_.insert(to_string(t)).second) {
+    if (!seen_.insert(t).second) {
       ++space_.duplicates;
       return;
     }
@@ -85,14 +83,7 @@ class Enumeration {
       space_.rejected.push_back({t, legal.message()});
       return;
     }
-    Result<ir::Kernel> kernel = matmul::lower(p_, t);
-    if (!kernel.ok()) {
-      space_.rejected.push_back({t, kernel.status().message()});
-      return;
-    }
-    // The ISA decides which instructions the same LoopIR becomes; panels decide which packed bytes it reads.
-    const uint64_t key = ir::hash(*kernel) * 31 + static_cast<uint64_t>(t.isa);
-    if (!seen_ir_.insert(key).second) {
+    if (!identities_.insert(matmul::lowering_identity(p_, t)).second) {
       ++space_.duplicates;
       return;
     }
@@ -352,8 +343,7 @@ class Enumeration {
   Target target_;
   Space space_;
   std::vector<TransformProgram> programs_;
-  std::unordered_set<std::string> seen_text_;
-  std::unordered_set<uint64_t> seen_ir_;
+  std::set<TransformProgram> seen_, identities_;
 };
 
 }  // namespace

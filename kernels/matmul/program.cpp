@@ -243,6 +243,27 @@ TransformProgram canonical(const MatmulProblem& problem, TransformProgram p) {
   return p;
 }
 
+TransformProgram lowering_identity(const MatmulProblem& problem, const TransformProgram& program) {
+  TransformProgram p = canonical(problem, program);
+  const TransformProgram unread;
+  const bool has_sum = problem.k > 0 && problem.alpha != 0;
+  if (!has_sum) {
+    p.kc = unread.kc, p.unroll_k = unread.unroll_k, p.prefetch_b = unread.prefetch_b;
+    p.pack_a = PackA::kNone, p.pack_b = PackB::kNone;
+  }
+  if (p.pack_b == PackB::kStrip) p.prefetch_b = unread.prefetch_b;
+  // Sums that go through a tile of their own do not touch C where it is announced.
+  const bool whole_k = !has_sum || p.kc >= problem.k || p.pack_b == PackB::kStrip;
+  const bool has_post = problem.alpha != 1 || problem.beta != 0 || !problem.epilogue.empty();
+  if (!has_sum || (whole_k && has_post)) p.prefetch_c = false;
+  // One tile of columns: nothing to order, except which tile comes next.
+  if (problem.n > 0 && problem.n < p.nr && !p.prefetch_c) p.order = unread.order;
+  // One block of columns: rows alone are parallel, and only the order of the two packings tells m from mn.
+  const bool packs_both = p.pack_a != PackA::kNone && p.pack_b == PackB::kBlock;
+  if (p.nc >= problem.n && p.parallel == ParallelDim::kM && !packs_both) p.parallel = ParallelDim::kMn;
+  return p;
+}
+
 std::string kernel_name(const MatmulProblem& problem, const TransformProgram& p) {
   const std::string_view t = dtype_name(problem.dtype);
   return fmt::format("matmul_{}_{}_{}_{}x{}_{}", t, t, t, p.mr, p.nr, isa_info(p.isa).name);

@@ -7,6 +7,7 @@
 // reason.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -51,7 +52,7 @@ struct TransformProgram {
   bool prefetch_c = false;  // C of the next register tile, at the start of each
   ParallelDim parallel = ParallelDim::kMn;
 
-  bool operator==(const TransformProgram&) const = default;
+  auto operator<=>(const TransformProgram&) const = default;  // some total order, for sets
 };
 
 std::string to_string(const TransformProgram& program);
@@ -73,6 +74,11 @@ Status legal(const MatmulProblem& problem, const TransformProgram& program);
 // The same program with block sizes cut to the problem (nc to n, kc to k) and knobs that cannot matter reset, so that
 // programs with equal effect become equal.
 TransformProgram canonical(const MatmulProblem& problem, TransformProgram program);
+
+// What lower() makes of a program: canonical, with every knob that it does not read for this problem reset. Legal
+// programs of one ISA have the same LoopIR (but for the name) exactly when these are equal, for n > 0, so that thousands
+// of programs can be told apart without lowering them. An identity, not a program to run: it need not be legal itself.
+TransformProgram lowering_identity(const MatmulProblem& problem, const TransformProgram& program);
 
 // "matmul_f32_f32_f32_14x32_avx512"
 std::string kernel_name(const MatmulProblem& problem, const TransformProgram& program);

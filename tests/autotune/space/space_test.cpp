@@ -87,16 +87,19 @@ TEST(Space, EveryCandidateIsLegalAndNoneIsThereTwice) {
 }
 
 TEST(Space, CandidatesHaveDifferentLoopIr) {
-  const MatmulProblem p = problem("matmul:f32:m=64,n=300,k=200,b=nt");
-  Target t = target();
-  t.threads = {1};
-  t.codegens = {"asmjit"};
-  std::set<std::pair<Isa, std::string>> seen;
-  for (const Candidate& c : enumerate(p, t).candidates) {
-    Result<ir::Kernel> kernel = matmul::lower(p, c.program);
-    ASSERT_TRUE(kernel.ok());
-    kernel->name = "same";
-    EXPECT_TRUE(seen.insert({c.program.isa, ir::print(*kernel)}).second) << to_string(c.program);
+  for (std::string_view text : {"matmul:f32:m=64,n=300,k=200,b=nt", "matmul:f32:m=7,n=9,k=33,lda=40,batch=3:+bias+gelu",
+                                "matmul:f32:m=17,n=20,k=77:+bias", "matmul:f32:m=100,n=100,k=100,b=packed"}) {
+    const MatmulProblem p = problem(text);
+    Target t = target();
+    t.threads = {1};
+    t.codegens = {"asmjit"};
+    std::set<std::pair<Isa, std::string>> seen;
+    for (const Candidate& c : enumerate(p, t).candidates) {
+      Result<ir::Kernel> kernel = matmul::lower(p, c.program);
+      ASSERT_TRUE(kernel.ok());
+      kernel->name = "same";
+      EXPECT_TRUE(seen.insert({c.program.isa, ir::print(*kernel)}).second) << text << ' ' << to_string(c.program);
+    }
   }
 }
 

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+#include <random>
+
 #include "kernels/ir/text.h"
 
 namespace hone::matmul {
@@ -162,6 +165,54 @@ TEST(MatmulProgram, EveryKnobChangesTheLoopIr) {
     const uint64_t h = hash_of(replaced(from, to));
     EXPECT_THAT(seen, ::testing::Not(::testing::Contains(h))) << from << " -> " << to;
     seen.push_back(h);
+  }
+}
+
+// Programs that are told apart without lowering them are exactly those that lower to different LoopIR. Random programs
+// with few values a knob, so that most of them have a twin.
+TEST(MatmulProgram, IdentitiesAreEqualExactlyWhenTheLoopIrIs) {
+  std::mt19937 random(7);
+  auto pick = [&](auto... values) {
+    const std::common_type_t<decltype(values)...> list[] = {values...};
+    return list[random() % sizeof...(values)];
+  };
+  for (std::string_view text :
+       {"matmul:f32:m=40,n=100,k=70", "matmul:f32:m=40,n=20,k=70:+bias", "matmul:f32:m=3,n=64,k=33,b=nt",
+        "matmul:f32:m=40,n=20,k=70,b=packed", "matmul:f32:m=8,n=64,k=0", "matmul:f32:m=8,n=7,k=9,batch=2:+gelu",
+        "matmul:f32:m=1,n=96,k=1,b=packed:*gate", "matmul:f32:m=5,n=1,k=4", "alpha=0", "beta=0.5"}) {
+    MatmulProblem p = problem(8, 100, 70, BLayout::kNn);
+    if (text == "alpha=0") {
+      p.alpha = 0;
+    } else if (text == "beta=0.5") {
+      p.beta = 0.5F;
+    } else {
+      p = *parse_problem(text);
+    }
+    std::map<TransformProgram, std::string> ir_of;
+    std::map<std::string, TransformProgram> program_of;
+    int twins = 0;
+    for (int i = 0; i < 400; ++i) {
+      TransformProgram t{.isa = Isa::kAvx512, .lanes = 16};
+      t.mr = pick(1, 4), t.nr = pick(16, 32);
+      t.mc = t.mr * pick(1, 100), t.nc = t.nr * pick(1, 2, 100), t.kc = pick(32, 100);
+      t.order = pick(TileOrder::kJi, TileOrder::kIj);
+      t.pack_a = pick(PackA::kNone, PackA::kRows);
+      t.pack_b = p.b == BLayout::kPacked ? PackB::kNone : pick(PackB::kNone, PackB::kBlock, PackB::kStrip);
+      t.panel = 16, t.unroll_k = pick(1, 4), t.prefetch_b = pick(-1, 0, 8), t.prefetch_c = pick(false, true);
+      t.parallel = pick(ParallelDim::kM, ParallelDim::kN, ParallelDim::kMn);
+      if (!legal(p, t).ok()) continue;
+      Result<ir::Kernel> kernel = lower(p, t);
+      ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+      kernel->name = "same";
+      const std::string ir = ir::print(*kernel);
+      const TransformProgram identity = lowering_identity(p, t);
+      const auto [same_identity, new_identity] = ir_of.emplace(identity, ir);
+      EXPECT_EQ(same_identity->second, ir) << text << ": equal identities, different LoopIR: " << to_string(t);
+      const auto [same_ir, new_ir] = program_of.emplace(ir, identity);
+      EXPECT_EQ(same_ir->second, identity) << text << ": equal LoopIR, different identities: " << to_string(t);
+      twins += new_identity ? 0 : 1;
+    }
+    EXPECT_GT(twins, 5) << text;
   }
 }
 
