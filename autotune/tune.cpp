@@ -228,8 +228,9 @@ class Tuning {
     if (run_id_ == 0 || store_failed_) return {};
     std::map<int, std::vector<db::Sample>> by_candidate;
     for (const RoundSample& s : samples) by_candidate[s.candidate].push_back(s.sample);
-    for (const auto& [candidate, list] : by_candidate)
-      keep(context_.store.add_samples(run_id_, key(), record(candidate), list));
+    std::vector<db::SampleGroup> groups;
+    for (auto& [candidate, list] : by_candidate) groups.push_back({record(candidate), std::move(list)});
+    keep(context_.store.add_round(run_id_, key(), groups, static_cast<double>(clock_.now_ns() - begin_) * 1e-9));
     return {};
   }
 

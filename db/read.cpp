@@ -6,9 +6,6 @@
 namespace hone::db {
 namespace {
 
-constexpr const char* kTables[] = {"machines",   "builds",  "problems", "programs", "runs",
-                                   "candidates", "samples", "outcomes", "decisions"};
-
 constexpr std::string_view kOutcomeNames[] = {"measured", "wrong", "crashed", "refused"};
 constexpr std::string_view kVerdictNames[] = {"new", "kept", "tie"};
 constexpr std::string_view kPhaseNames[] = {"search", "confirm", "noise"};
@@ -63,10 +60,16 @@ Result<std::vector<StoredDecision>> SqliteStore::decisions_for_family(const std:
 }
 
 Result<std::vector<StoredDecision>> SqliteStore::all_decisions() {
-  return read_decisions(HONE_DECISION_COLUMNS "ORDER BY p.family, p.m, p.text, d.decided_at DESC, d.id DESC", nullptr);
+  return read_decisions<std::string>(
+      HONE_DECISION_COLUMNS "ORDER BY p.family, p.m, p.text, d.decided_at DESC, d.id DESC", nullptr);
 }
 
-Result<std::vector<StoredDecision>> SqliteStore::read_decisions(const char* sql, const std::string* key) {
+Result<std::vector<StoredDecision>> SqliteStore::decisions_of_run(int64_t run_id) {
+  return read_decisions(HONE_DECISION_COLUMNS "WHERE d.run_id = :key ORDER BY d.decided_at DESC, d.id DESC", &run_id);
+}
+
+template <typename Key>
+Result<std::vector<StoredDecision>> SqliteStore::read_decisions(const char* sql, const Key* key) {
   return read([&]() -> Result<std::vector<StoredDecision>> {
     std::vector<StoredDecision> rows;
     Query q = connection_->query(sql);
@@ -153,14 +156,28 @@ Result<std::vector<StoredOutcome>> SqliteStore::outcomes(int64_t run_id) {
   });
 }
 
+#define HONE_RUN_COLUMNS                                                                                              \
+  "SELECT r.id AS id, r.uid AS uid, r.started_at AS started_at, m.key AS key, m.label AS label, b.engine AS engine, " \
+  "b.codegens AS codegens, r.seed AS seed, r.cache_mode AS cache_mode, r.noise_bound AS noise_bound, "                \
+  "r.settings AS settings, ifnull(r.session_id, 0) AS session_id, r.spent_ns AS spent_ns, "                           \
+  "ifnull(p.text, '') AS problem, ifnull(p.family, '') AS family, ifnull(p.m, 0) AS m, "                              \
+  "EXISTS (SELECT 1 FROM decisions d WHERE d.run_id = r.id) AS decided FROM runs r "                                  \
+  "JOIN machines m ON m.id = r.machine_id JOIN builds b ON b.id = r.build_id LEFT JOIN problems p ON p.id = "         \
+  "r.problem_id "
+
 Result<std::vector<StoredRun>> SqliteStore::runs() {
+  return read_runs(HONE_RUN_COLUMNS "ORDER BY r.started_at DESC, r.id DESC", nullptr);
+}
+
+Result<std::vector<StoredRun>> SqliteStore::session_runs(int64_t session_id) {
+  return read_runs(HONE_RUN_COLUMNS "WHERE r.session_id = :session ORDER BY r.id", &session_id);
+}
+
+Result<std::vector<StoredRun>> SqliteStore::read_runs(const char* sql, const int64_t* session_id) {
   return read([&]() -> Result<std::vector<StoredRun>> {
     std::vector<StoredRun> rows;
-    Query q = connection_->query(
-        "SELECT r.id AS id, r.started_at AS started_at, m.key AS key, m.label AS label, b.engine AS engine, "
-        "b.codegens AS codegens, r.seed AS seed, r.cache_mode AS cache_mode, r.noise_bound AS noise_bound, "
-        "r.settings AS settings FROM runs r JOIN machines m ON m.id = r.machine_id JOIN builds b ON b.id = r.build_id "
-        "ORDER BY r.started_at DESC, r.id DESC");
+    Query q = connection_->query(sql);
+    if (session_id) q.bind(":session", *session_id);
     while (q.step()) {
       rows.push_back({.id = q.integer("id"),
                       .started_at = q.integer("started_at"),
@@ -169,7 +186,12 @@ Result<std::vector<StoredRun>> SqliteStore::runs() {
                       .info = {.seed = q.integer("seed"),
                                .cache_mode = q.text("cache_mode"),
                                .noise_bound = q.real("noise_bound"),
-                               .settings = q.text("settings")}});
+                               .settings = q.text("settings"),
+                               .session_id = q.integer("session_id"),
+                               .problem = {.text = q.text("problem"), .family = q.text("family"), .m = q.integer("m")}},
+                      .uid = q.text("uid"),
+                      .spent_seconds = static_cast<double>(q.integer("spent_ns")) * 1e-9,
+                      .decided = q.integer("decided") != 0});
     }
     return rows;
   });
@@ -178,9 +200,9 @@ Result<std::vector<StoredRun>> SqliteStore::runs() {
 Result<std::vector<TableCount>> SqliteStore::counts() {
   return read([&]() -> Result<std::vector<TableCount>> {
     std::vector<TableCount> rows;
-    for (const char* table : kTables) {
-      rows.push_back(
-          {table, connection_->database().execAndGet(fmt::format("SELECT count(*) FROM {}", table)).getInt64()});
+    for (const Table& table : tables()) {
+      const std::string sql = fmt::format("SELECT count(*) FROM {}", table.name);
+      rows.push_back({table.name, connection_->database().execAndGet(sql).getInt64()});
     }
     return rows;
   });

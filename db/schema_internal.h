@@ -16,6 +16,13 @@ struct Migration {
 };
 std::span<const Migration> migrations();  // ascending versions from 1
 
+struct Table {
+  const char* name;
+  bool checked;  // when opening; see check_small_tables
+};
+// Every table of the newest schema; a table comes after those that it refers to.
+std::span<const Table> tables();
+
 enum class Owner { kNobody, kHone, kOther };  // kNobody: no table yet
 
 struct SchemaState {
@@ -37,8 +44,8 @@ void configure_reader(SQLite::Database& database);
 // nothing to a file that meanwhile belongs to someone else or has a newer schema. Returns the state afterwards.
 SchemaState migrate(SQLite::Database& database, std::span<const Migration> steps);
 
-// Throws SQLITE_CORRUPT when the trees that plans are read from are damaged. Leaves out `samples`, the one large table,
-// so that the cost of opening does not grow with what was measured.
+// Throws SQLITE_CORRUPT when the trees that plans are read from are damaged. Leaves out those that grow with
+// what was measured (samples above all) and hold no plan, so that the cost of opening does not grow with it.
 void check_small_tables(SQLite::Database& database);
 
 }  // namespace hone::db

@@ -37,6 +37,14 @@ class Query {
     statement_.bind(name, value);
     return *this;
   }
+  Query& bind_blob(const char* name, const std::string& bytes) {
+    statement_.bind(name, static_cast<const void*>(bytes.data()), static_cast<int>(bytes.size()));
+    return *this;
+  }
+  Query& bind_null(const char* name) {
+    statement_.bind(name);
+    return *this;
+  }
   // Runs to the next row; false at the end.
   bool step() { return statement_.executeStep(); }
   // Runs a statement that gives no rows; it can be bound and run again.

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <ctime>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -71,9 +72,21 @@ Status check_noise(double noise_bound) {
   return invalid_argument(fmt::format("noise bound of a run is {}, must be finite and not negative", noise_bound));
 }
 
-int64_t now() { return static_cast<int64_t>(std::time(nullptr)); }
+// A text that differs for different candidates, whatever they contain.
+std::string identity(const Candidate& c) {
+  return fmt::format("{} {} {}{}{}{} {}", c.codegen.size(), c.codegen_version.size(), c.numerics.size(), c.codegen,
+                     c.codegen_version, c.numerics, c.threads)
+      .append(c.program);
+}
 
 }  // namespace
+
+int64_t unix_now() { return static_cast<int64_t>(std::time(nullptr)); }
+
+std::string new_uid() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
 
 SqliteStore::SqliteStore(std::unique_ptr<Connection> connection, StoreState state)
     : connection_(std::move(connection)), state_(std::move(state)), owner_(getpid()) {}
@@ -103,32 +116,31 @@ Status SqliteStore::to_status(const SQLite::Exception& e) const {
 Result<int64_t> SqliteStore::begin_run(const MachineLabel& machine, const BuildLabel& build, const RunInfo& info) {
   if (machine.key.empty()) return invalid_argument("machine key is empty");
   HONE_RETURN_IF_ERROR(check_noise(info.noise_bound));
+  if (!info.problem.text.empty()) HONE_RETURN_IF_ERROR(check(info.problem));
   return write([&]() -> Result<int64_t> {
-    Connection& c = *connection_;
-    c.query("INSERT INTO machines(key, label) VALUES(:key, :label) ON CONFLICT DO NOTHING")
-        .bind(":key", machine.key)
-        .bind(":label", machine.label)
-        .run();
-    c.query("INSERT INTO builds(engine, codegens) VALUES(:engine, :codegens) ON CONFLICT DO NOTHING")
-        .bind(":engine", build.engine)
-        .bind(":codegens", build.codegens)
-        .run();
-    c.query(
-         "INSERT INTO runs(machine_id, build_id, started_at, seed, cache_mode, noise_bound, settings) VALUES("
-         "(SELECT id FROM machines WHERE key = :key AND label = :label),"
-         "(SELECT id FROM builds WHERE engine = :engine AND codegens = :codegens),"
-         ":started_at, :seed, :cache_mode, :noise_bound, :settings)")
-        .bind(":key", machine.key)
-        .bind(":label", machine.label)
-        .bind(":engine", build.engine)
-        .bind(":codegens", build.codegens)
-        .bind(":started_at", now())
+    int64_t problem_row = 0;
+    if (!info.problem.text.empty()) {
+      HONE_ASSIGN_OR_RETURN(problem_row, problem_id(info.problem));
+    }
+    if (info.session_id != 0) HONE_RETURN_IF_ERROR(require_session(info.session_id));
+    Query insert = connection_->query(
+        "INSERT INTO runs(uid, machine_id, build_id, session_id, problem_id, started_at, seed, cache_mode, "
+        "noise_bound, settings) VALUES(:uid, :machine, :build, nullif(:session, 0), nullif(:problem, 0), :started_at, "
+        ":seed, :cache_mode, :noise_bound, :settings)");
+    insert.bind(":uid", new_uid())
+        .bind(":machine", machine_id(machine))
+        .bind(":build", build_id(build))
+        .bind(":session", info.session_id)
+        .bind(":problem", problem_row)
+        .bind(":started_at", unix_now())
         .bind(":seed", info.seed)
         .bind(":cache_mode", info.cache_mode)
         .bind(":noise_bound", info.noise_bound)
         .bind(":settings", info.settings)
         .run();
-    return c.database().getLastInsertRowid();
+    const int64_t run_id = connection_->database().getLastInsertRowid();
+    touch_session(run_id);
+    return run_id;
   });
 }
 
@@ -144,30 +156,48 @@ Status SqliteStore::set_noise_bound(int64_t run_id, double noise_bound) {
   });
 }
 
-Status SqliteStore::add_samples(int64_t run_id, const ProblemKey& problem, const Candidate& candidate,
-                                const std::vector<Sample>& samples) {
+Status SqliteStore::add_round(int64_t run_id, const ProblemKey& problem, const std::vector<SampleGroup>& groups,
+                              double spent_seconds) {
   HONE_RETURN_IF_ERROR(check(problem));
-  HONE_RETURN_IF_ERROR(check(candidate));
-  for (const Sample& s : samples) HONE_RETURN_IF_ERROR(check(s, problem, candidate));
+  if (!(spent_seconds >= 0 && spent_seconds < 1e9)) {
+    return invalid_argument(
+        fmt::format("round of '{}': {} s spent, must be at least 0 and finite", problem.text, spent_seconds));
+  }
+  for (const SampleGroup& group : groups) {
+    HONE_RETURN_IF_ERROR(check(group.candidate));
+    for (const Sample& s : group.samples) HONE_RETURN_IF_ERROR(check(s, problem, group.candidate));
+  }
   return write([&]() -> Status {
     HONE_RETURN_IF_ERROR(require_run(run_id));
     HONE_ASSIGN_OR_RETURN(const int64_t problem_row, problem_id(problem));
-    const int64_t candidate_row = candidate_id(candidate);
-    Query insert = connection_->query(
-        "INSERT INTO samples(run_id, problem_id, candidate_id, phase, round, position, ns) "
-        "VALUES(:run, :problem, :candidate, :phase, :round, :position, :ns) ON CONFLICT DO NOTHING");
-    insert.bind(":run", run_id).bind(":problem", problem_row).bind(":candidate", candidate_row);
-    for (const Sample& s : samples) {
-      insert.bind(":phase", static_cast<int64_t>(s.phase)).bind(":round", s.round).bind(":position", int64_t{s.order});
-      insert.bind(":ns", s.ns).run();
-      if (connection_->database().getChanges() == 0) {
-        return invalid_argument(
-            fmt::format("run {} of {} already has a sample of '{}' in phase {}, round {}, order {} for {}", run_id,
-                        path(), problem.text, phase_name(s.phase), s.round, s.order, describe(candidate)));
-      }
-    }
+    for (const SampleGroup& group : groups) HONE_RETURN_IF_ERROR(insert_samples(run_id, problem_row, problem, group));
+    connection_->query("UPDATE runs SET spent_ns = :spent WHERE id = :run AND spent_ns < :spent")
+        .bind(":spent", static_cast<int64_t>(spent_seconds * 1e9))
+        .bind(":run", run_id)
+        .run();
+    touch_session(run_id);
     return {};
   });
+}
+
+Status SqliteStore::insert_samples(int64_t run_id, int64_t problem_row, const ProblemKey& problem,
+                                   const SampleGroup& group) {
+  const int64_t candidate_row = candidate_id(group.candidate);
+  Query insert = connection_->query(
+      "INSERT INTO samples(run_id, problem_id, candidate_id, phase, round, position, ns) "
+      "VALUES(:run, :problem, :candidate, :phase, :round, :position, :ns) ON CONFLICT DO NOTHING");
+  insert.bind(":run", run_id).bind(":problem", problem_row).bind(":candidate", candidate_row);
+  for (const Sample& s : group.samples) {
+    insert.bind(":phase", static_cast<int64_t>(s.phase)).bind(":round", s.round).bind(":position", int64_t{s.order});
+    insert.bind(":ns", s.ns).run();
+    if (connection_->database().getChanges() == 0) {
+      return invalid_argument(
+          fmt::format("run {} of {} already has a sample of '{}' in phase {}, round {}, order {} "
+                      "for {}",
+                      run_id, path(), problem.text, phase_name(s.phase), s.round, s.order, describe(group.candidate)));
+    }
+  }
+  return {};
 }
 
 Status SqliteStore::add_outcome(int64_t run_id, const ProblemKey& problem, const Candidate& candidate, Outcome outcome,
@@ -187,7 +217,7 @@ Status SqliteStore::add_outcome(int64_t run_id, const ProblemKey& problem, const
         .bind(":outcome", std::string(outcome_name(outcome)))
         .bind(":detail", detail)
         .bind(":command", command)
-        .bind(":noted_at", now())
+        .bind(":noted_at", unix_now())
         .run();
     return {};
   });
@@ -216,36 +246,81 @@ Result<int64_t> SqliteStore::add_decision(int64_t run_id, const Decision& d) {
         .bind(":speedup_lo", d.speedup_lo)
         .bind(":speedup_hi", d.speedup_hi)
         .bind(":noise_bound", d.noise_bound)
-        .bind(":decided_at", d.decided_at != 0 ? d.decided_at : now())
+        .bind(":decided_at", d.decided_at != 0 ? d.decided_at : unix_now())
         .run();
     return connection_->database().getLastInsertRowid();
   });
 }
 
+void SqliteStore::forget_ids_of_others() {
+  Query q = connection_->query("PRAGMA data_version");
+  (void)q.step();
+  const int64_t version = q.integer("data_version");
+  if (version != ids_.data_version) ids_ = {.candidates = {}, .problems = {}, .run = 0, .data_version = version};
+}
+
 Status SqliteStore::require_run(int64_t run_id) {
+  if (ids_.run == run_id) return {};
   Query q = connection_->query("SELECT id FROM runs WHERE id = :run ORDER BY id");
-  if (q.bind(":run", run_id).step()) return {};
+  if (q.bind(":run", run_id).step()) {
+    ids_.run = run_id;
+    return {};
+  }
   return invalid_argument(fmt::format("{} has no run {}; begin_run gives the number", path(), run_id));
+}
+
+int64_t SqliteStore::machine_id(const MachineLabel& machine) {
+  Query find = connection_->query("SELECT id FROM machines WHERE key = :key AND label = :label ORDER BY id");
+  if (find.bind(":key", machine.key).bind(":label", machine.label).step()) return find.integer("id");
+  Query insert = connection_->query("INSERT INTO machines(key, label) VALUES(:key, :label)");
+  insert.bind(":key", machine.key).bind(":label", machine.label).run();
+  return connection_->database().getLastInsertRowid();
+}
+
+int64_t SqliteStore::build_id(const BuildLabel& build) {
+  Query find = connection_->query("SELECT id FROM builds WHERE engine = :engine AND codegens = :codegens ORDER BY id");
+  if (find.bind(":engine", build.engine).bind(":codegens", build.codegens).step()) return find.integer("id");
+  Query insert = connection_->query("INSERT INTO builds(engine, codegens) VALUES(:engine, :codegens)");
+  insert.bind(":engine", build.engine).bind(":codegens", build.codegens).run();
+  return connection_->database().getLastInsertRowid();
 }
 
 // A problem's family and m follow from its text, so a text that comes back with others is a caller's bug that would
 // misplace plans: refused.
 Result<int64_t> SqliteStore::problem_id(const ProblemKey& problem) {
-  Query q = connection_->query("SELECT id, family, m FROM problems WHERE text = :text ORDER BY id");
-  if (q.bind(":text", problem.text).step()) {
-    if (q.text("family") == problem.family && q.integer("m") == problem.m) return q.integer("id");
-    return invalid_argument(fmt::format("problem '{}' is stored with family '{}' and m={}, not '{}' and m={}",
-                                        problem.text, q.text("family"), q.integer("m"), problem.family, problem.m));
+  const auto known = ids_.problems.find(problem.text);
+  if (known != ids_.problems.end() && known->second.second == problem) return known->second.first;
+  Query find = connection_->query("SELECT id, family, m FROM problems WHERE text = :text ORDER BY id");
+  int64_t id = 0;
+  if (find.bind(":text", problem.text).step()) {
+    id = find.integer("id");
+    if (find.text("family") != problem.family || find.integer("m") != problem.m) {
+      return invalid_argument(fmt::format("problem '{}' is stored with family '{}' and m={}, not '{}' and m={}",
+                                          problem.text, find.text("family"), find.integer("m"), problem.family,
+                                          problem.m));
+    }
+  } else {
+    connection_->query("INSERT INTO problems(text, family, m) VALUES(:text, :family, :m)")
+        .bind(":text", problem.text)
+        .bind(":family", problem.family)
+        .bind(":m", problem.m)
+        .run();
+    id = connection_->database().getLastInsertRowid();
   }
-  connection_->query("INSERT INTO problems(text, family, m) VALUES(:text, :family, :m)")
-      .bind(":text", problem.text)
-      .bind(":family", problem.family)
-      .bind(":m", problem.m)
-      .run();
-  return connection_->database().getLastInsertRowid();
+  ids_.problems[problem.text] = {id, problem};
+  return id;
 }
 
 int64_t SqliteStore::candidate_id(const Candidate& candidate) {
+  std::string key = identity(candidate);
+  const auto known = ids_.candidates.find(key);
+  if (known != ids_.candidates.end()) return known->second;
+  const int64_t id = find_or_insert(candidate);
+  ids_.candidates.emplace(std::move(key), id);
+  return id;
+}
+
+int64_t SqliteStore::find_or_insert(const Candidate& candidate) {
   Connection& c = *connection_;
   const auto bind = [&](Query& q) {
     q.bind(":program", candidate.program).bind(":codegen", candidate.codegen);

@@ -6,8 +6,10 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -37,15 +39,25 @@ class SqliteStore final : public Store {
 
   Result<int64_t> begin_run(const MachineLabel& machine, const BuildLabel& build, const RunInfo& info) override;
   Status set_noise_bound(int64_t run_id, double noise_bound) override;
-  Status add_samples(int64_t run_id, const ProblemKey& problem, const Candidate& candidate,
-                     const std::vector<Sample>& samples) override;
+  Status add_round(int64_t run_id, const ProblemKey& problem, const std::vector<SampleGroup>& groups,
+                   double spent_seconds) override;
   Status add_outcome(int64_t run_id, const ProblemKey& problem, const Candidate& candidate, Outcome outcome,
                      const std::string& detail, const std::string& command) override;
   Result<int64_t> add_decision(int64_t run_id, const Decision& decision) override;
 
+  Result<SessionClaim> claim_session(const MachineLabel& machine, const BuildLabel& build, const std::string& settings,
+                                     bool fresh) override;
+  Status close_session(int64_t session_id) override;
+  Status release_session(int64_t session_id) override;
+  Result<std::vector<StoredRun>> session_runs(int64_t session_id) override;
+
+  Result<int64_t> save_ranker(const Ranker& ranker) override;
+  Result<std::optional<Ranker>> newest_ranker(const std::string& machine_key, const std::string& features) override;
+
   Result<std::vector<StoredDecision>> decisions_for_problem(const std::string& problem_text) override;
   Result<std::vector<StoredDecision>> decisions_for_family(const std::string& family) override;
   Result<std::vector<StoredDecision>> all_decisions() override;
+  Result<std::vector<StoredDecision>> decisions_of_run(int64_t run_id) override;
   Result<std::vector<std::pair<Candidate, std::vector<Sample>>>> samples(int64_t run_id,
                                                                          const std::string& problem_text) override;
   Result<std::vector<StoredOutcome>> outcomes(int64_t run_id) override;
@@ -62,14 +74,37 @@ class SqliteStore final : public Store {
   Status usable() const;
   Status to_status(const SQLite::Exception& e) const;
   Status require_run(int64_t run_id);
+  Status require_session(int64_t session_id);
+  // Row numbers of texts, made when they are new.
+  int64_t machine_id(const MachineLabel& machine);
+  int64_t build_id(const BuildLabel& build);
   Result<int64_t> problem_id(const ProblemKey& problem);
   int64_t candidate_id(const Candidate& candidate);
-  Result<std::vector<StoredDecision>> read_decisions(const char* sql, const std::string* key);
+  int64_t find_or_insert(const Candidate& candidate);
+  Status insert_samples(int64_t run_id, int64_t problem_row, const ProblemKey& problem, const SampleGroup& group);
+  void forget_ids_of_others();
+  Status end_session(int64_t session_id, const char* state);
+  void touch_session(int64_t run_id);
+  template <typename Key>
+  Result<std::vector<StoredDecision>> read_decisions(const char* sql, const Key* key);
+  Result<std::vector<StoredRun>> read_runs(const char* sql, const int64_t* session_id);
 
   std::mutex mutex_;
   std::unique_ptr<Connection> connection_;
   const StoreState state_;
   const pid_t owner_;
+
+  // Row numbers that were looked up. They hold while nobody else writes (gc may delete a row and its number be used
+  // again), which data_version tells, and unless the transaction that made them is undone.
+  struct Ids {
+    std::unordered_map<std::string, int64_t> candidates;
+    std::unordered_map<std::string, std::pair<int64_t, ProblemKey>> problems;
+    int64_t run = 0;  // one that exists
+    int64_t data_version = -1;
+  };
+  Ids ids_;
+  // When the session of a run was last told that this process lives.
+  int64_t touched_run_ = 0, touched_at_ = 0;
 };
 
 template <typename Body>
@@ -92,16 +127,30 @@ auto SqliteStore::write(Body body) -> decltype(body()) {
         fmt::format("{} is open for reading only{}{}", path(), state_.message.empty() ? "" : ": ", state_.message));
   }
   return read([&]() -> decltype(body()) {
+    // Last in, first out: the numbers are forgotten when the transaction did not commit.
+    struct ForgetUnlessKept {
+      Ids& ids;
+      bool kept = false;
+      ~ForgetUnlessKept() {
+        if (!kept) ids = {};
+      }
+    } guard{ids_};
     SQLite::Transaction transaction(connection_->database(), SQLite::TransactionBehavior::IMMEDIATE);
+    forget_ids_of_others();
     auto result = body();
-    const bool ok = result.ok();
-    if (ok) transaction.commit();
+    if (result.ok()) {
+      transaction.commit();
+      guard.kept = true;
+    }
     return result;
   });
 }
 
 // open() with another list of migrations, so that the steps to later versions can be tested today.
 Result<std::unique_ptr<Store>> open_with(const OpenOptions& options, std::span<const Migration> steps);
+
+std::string new_uid();  // 128 random bits, in hex
+int64_t unix_now();
 
 std::vector<std::string> find_faults(Connection& connection);  // verify.cpp
 

@@ -28,7 +28,7 @@ TEST(DbCost, OpeningAndReadingAThousandDecisions) {
         const std::string program = "mr=14 nr=32 mc=" + std::to_string(p) +
                                     " kc=256 nc=4096 packa unroll=4 prefetch=8 " + std::to_string(c) +
                                     " vectorize=16 order=nkm parallel=n";
-        ASSERT_TRUE(store->add_samples(*run, problem(p), candidate(program), samples).ok());
+        ASSERT_TRUE(add_samples(*store, *run, problem(p), candidate(program), samples).ok());
         samples_stored += kRounds;
       }
       ASSERT_TRUE(store->add_decision(*run, decision(problem(p), "tuned")).ok());

@@ -71,6 +71,12 @@ inline Result<int64_t> begin(Store& store, const std::string& machine = "x86-64:
                          {.seed = 7, .cache_mode = "warm", .noise_bound = 0.01, .settings = "{}"});
 }
 
+// A round of one candidate.
+inline Status add_samples(Store& store, int64_t run, const ProblemKey& p, const Candidate& c,
+                          const std::vector<Sample>& samples, double spent_seconds = 0) {
+  return store.add_round(run, p, {{.candidate = c, .samples = samples}}, spent_seconds);
+}
+
 inline Decision decision(const ProblemKey& p, const std::string& program, int64_t decided_at = 0) {
   return {.problem = p,
           .winner = candidate(program),
@@ -89,9 +95,18 @@ inline Decision decision(const ProblemKey& p, const std::string& program, int64_
 inline void fill(Store& store, int64_t m = 1) {
   auto run = begin(store);
   ASSERT_TRUE(run.ok()) << run.status().to_string();
-  ASSERT_TRUE(store.add_samples(*run, problem(m), candidate("tuned"), {{.round = 0, .order = 0, .ns = 1000}}).ok());
-  ASSERT_TRUE(store.add_samples(*run, problem(m), candidate("default"), {{.round = 0, .order = 1, .ns = 1500}}).ok());
+  ASSERT_TRUE(add_samples(store, *run, problem(m), candidate("tuned"), {{.round = 0, .order = 0, .ns = 1000}}).ok());
+  ASSERT_TRUE(add_samples(store, *run, problem(m), candidate("default"), {{.round = 0, .order = 1, .ns = 1500}}).ok());
   ASSERT_TRUE(store.add_decision(*run, decision(problem(m), "tuned")).ok());
+}
+
+inline int64_t rows(Store& store, const std::string& table) {
+  const auto counts = store.counts();
+  EXPECT_TRUE(counts.ok());
+  for (const TableCount& c : *counts) {
+    if (c.table == table) return c.rows;
+  }
+  return -1;
 }
 
 inline void run_sql(const std::string& path, const std::string& sql) {

@@ -146,7 +146,7 @@ TEST(DbOpen, D9FullDisk) {
     for (int i = 0; status.ok() && i < 10000; ++i) {
       std::vector<Sample> samples;
       for (int r = 0; r < 50; ++r) samples.push_back({.round = r, .order = i, .ns = 1000});
-      status = store->add_samples(*run, problem(1), candidate("p"), samples);
+      status = add_samples(*store, *run, problem(1), candidate("p"), samples);
       if (status.ok()) stored += 50;
     }
     EXPECT_EQ(status.code(), Code::kResourceExhausted) << status.to_string();

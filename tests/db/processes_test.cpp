@@ -14,15 +14,6 @@ using testing::IsEmpty;
 constexpr int kProcesses = 8;
 constexpr int kCalls = 40;
 
-int64_t rows(Store& store, const std::string& table) {
-  const auto counts = store.counts();
-  EXPECT_TRUE(counts.ok());
-  for (const TableCount& c : *counts) {
-    if (c.table == table) return c.rows;
-  }
-  return -1;
-}
-
 // What a tuner does; 0 when every call succeeded.
 int tune(const std::string& path, int process) {
   auto store = open({.path = path});
@@ -31,7 +22,7 @@ int tune(const std::string& path, int process) {
   if (!run.ok()) return 3;
   for (int i = 0; i < kCalls; ++i) {
     const Candidate c = candidate("program " + std::to_string(i % 7));
-    if (!(*store)->add_samples(*run, problem(i % 5), c, {{.round = i, .order = process, .ns = 10 + i}}).ok()) return 4;
+    if (!add_samples(**store, *run, problem(i % 5), c, {{.round = i, .order = process, .ns = 10 + i}}).ok()) return 4;
     if (!(*store)->decisions_for_family(problem(1).family).ok()) return 5;
     if (i % 10 == 0 && !(*store)->add_decision(*run, decision(problem(i % 5), "program 0")).ok()) return 6;
   }
@@ -94,7 +85,7 @@ TEST(DbProcesses, D3KilledProcessKeepsWhatWasAcknowledged) {
     auto store = open({.path = path});
     auto run = begin(**store);
     for (int i = 0;; ++i) {
-      if (!(*store)->add_samples(*run, problem(1), candidate("p"), {{.round = i, .ns = 5}}).ok()) _exit(1);
+      if (!add_samples(**store, *run, problem(1), candidate("p"), {{.round = i, .ns = 5}}).ok()) _exit(1);
       if (write(pipes[1], "x", 1) != 1) _exit(1);
     }
   }

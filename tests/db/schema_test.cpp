@@ -56,12 +56,54 @@ TEST(DbSchema, EveryOldVersionOpensWithItsContent) {
   }
 }
 
-// A released migration is never edited: the fixture holds the schema as it was released.
-TEST(DbSchema, FirstMigrationIsWhatTheFixtureRecorded) {
+// A released migration is never edited: the fixtures hold the schemas as they were released.
+TEST(DbSchema, MigrationsAreWhatTheFixturesRecorded) {
+  for (int version = 1; version <= migrations().back().version; ++version) {
+    Folder folder;
+    run_sql(folder.file("fixture.db"), fixture(version));
+    ASSERT_TRUE(open_with({.path = folder.file("new.db")}, migrations().first(static_cast<size_t>(version))).ok());
+    EXPECT_EQ(schema_of(folder.file("new.db")), schema_of(folder.file("fixture.db"))) << version;
+  }
+}
+
+// Version 2: old runs get an identity that two copies of a file agree on, and the problem that they were about.
+TEST(DbSchema, OldRunsGetTheirIdentityAndProblem) {
   Folder folder;
-  run_sql(folder.file("fixture.db"), fixture(1));
-  ASSERT_TRUE(open_with({.path = folder.file("new.db")}, migrations().first(1)).ok());
-  EXPECT_EQ(schema_of(folder.file("new.db")), schema_of(folder.file("fixture.db")));
+  std::vector<std::string> uids;
+  for (const char* name : {"a.db", "b.db"}) {
+    run_sql(folder.file(name), fixture(1) +
+                                   "INSERT INTO runs VALUES(2, 1, 1, 1796000000, 42, 'warm', 0.012, '');"
+                                   "INSERT INTO problems VALUES(2, 'q', 'q', 1);"
+                                   "INSERT INTO samples VALUES(2, 1, 1, 0, 0, 0, 5), (2, 2, 1, 0, 0, 0, 5);");
+    auto runs = must_open(folder.file(name))->runs();
+    ASSERT_TRUE(runs.ok());
+    ASSERT_EQ(runs->size(), 2u);
+    EXPECT_EQ(runs->front().info.problem.text, "") << "two problems";
+    EXPECT_EQ(runs->back().info.problem.text, "matmul:f32:m=4,n=64,k=32,b=packed");
+    EXPECT_TRUE(runs->back().decided);
+    EXPECT_EQ(runs->back().spent_seconds, 0);
+    for (const StoredRun& run : *runs) uids.push_back(run.uid);
+  }
+  EXPECT_NE(uids[0], uids[1]);
+  EXPECT_EQ(uids[0], uids[2]);
+  EXPECT_EQ(uids[1], uids[3]);
+}
+
+// What people query by hand.
+TEST(DbSchema, ViewsJoinTheTexts) {
+  Folder folder;
+  fill(*must_open(folder.file("a.db")));
+  SQLite::Database database(folder.file("a.db"));
+  SQLite::Statement plans(database,
+                          "SELECT problem, verdict, speedup, program, default_program, engine, decided_at "
+                          "FROM plans ORDER BY decision");
+  ASSERT_TRUE(plans.executeStep());
+  EXPECT_EQ(plans.getColumn("problem").getString(), problem(1).text);
+  EXPECT_EQ(plans.getColumn("program").getString(), "tuned");
+  EXPECT_EQ(plans.getColumn("default_program").getString(), "default");
+  EXPECT_EQ(plans.getColumn("decided_at").getString().substr(0, 2), "20");
+  EXPECT_FALSE(plans.executeStep());
+  EXPECT_EQ(database.execAndGet("SELECT sum(ns) FROM timings WHERE phase = 'search'").getInt64(), 2500);
 }
 
 TEST(DbSchema, VersionsAscendFromOne) {

@@ -15,15 +15,6 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-int64_t rows(Store& store, const std::string& table) {
-  auto counts = store.counts();
-  EXPECT_TRUE(counts.ok());
-  for (const TableCount& c : *counts) {
-    if (c.table == table) return c.rows;
-  }
-  return -1;
-}
-
 TEST(DbStore, GivesBackWhatWasStored) {
   Folder folder;
   Decision expected = decision(problem(4), "prog\nwith 'quotes' and \xc3\xa9", 1700000000);
@@ -38,7 +29,7 @@ TEST(DbStore, GivesBackWhatWasStored) {
     const std::vector<Sample> samples = {
         {.round = 1, .order = 3, .ns = 1, .phase = Phase::kConfirm},
         {.round = int64_t{1} << 40, .order = 2, .ns = std::numeric_limits<int64_t>::max(), .phase = Phase::kSearch}};
-    EXPECT_TRUE(store->add_samples(*run, problem(4), candidate("p"), samples).ok());
+    EXPECT_TRUE(add_samples(*store, *run, problem(4), candidate("p"), samples).ok());
     EXPECT_TRUE(store->add_outcome(*run, problem(4), candidate("q"), Outcome::kCrashed, "SIGILL", "hone tune x").ok());
     EXPECT_TRUE(store->add_decision(*run, expected).ok());
   }
@@ -84,7 +75,7 @@ TEST(DbStore, D4RefusesATimeThatIsNotPositive) {
   auto store = must_open("", OpenMode::kInMemory);
   auto run = begin(*store);
   for (int64_t ns : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-    Status s = store->add_samples(*run, problem(1), candidate("p"), {{.round = 0, .ns = 5}, {.round = 1, .ns = ns}});
+    Status s = add_samples(*store, *run, problem(1), candidate("p"), {{.round = 0, .ns = 5}, {.round = 1, .ns = ns}});
     EXPECT_EQ(s.code(), Code::kInvalidArgument);
     EXPECT_THAT(s.message(), HasSubstr(problem(1).text));
   }
@@ -110,11 +101,11 @@ TEST(DbStore, RefusesRecordsThatCannotBeTrue) {
   auto run = begin(*store);
   const std::vector<Sample> one = {{.round = 0, .order = 0, .ns = 5}};
   const auto code = [](const Status& s) { return s.code(); };
-  EXPECT_EQ(code(store->add_samples(*run + 1, problem(1), candidate("p"), one)), Code::kInvalidArgument);
-  EXPECT_EQ(code(store->add_samples(*run, {.text = "", .family = "f"}, candidate("p"), one)), Code::kInvalidArgument);
-  EXPECT_EQ(code(store->add_samples(*run, problem(1), candidate(""), one)), Code::kInvalidArgument);
-  EXPECT_EQ(code(store->add_samples(*run, problem(1), candidate("p", 0), one)), Code::kInvalidArgument);
-  EXPECT_EQ(code(store->add_samples(*run, problem(1), candidate("p"), {{.round = -1, .ns = 5}})),
+  EXPECT_EQ(code(add_samples(*store, *run + 1, problem(1), candidate("p"), one)), Code::kInvalidArgument);
+  EXPECT_EQ(code(add_samples(*store, *run, {.text = "", .family = "f"}, candidate("p"), one)), Code::kInvalidArgument);
+  EXPECT_EQ(code(add_samples(*store, *run, problem(1), candidate(""), one)), Code::kInvalidArgument);
+  EXPECT_EQ(code(add_samples(*store, *run, problem(1), candidate("p", 0), one)), Code::kInvalidArgument);
+  EXPECT_EQ(code(add_samples(*store, *run, problem(1), candidate("p"), {{.round = -1, .ns = 5}})),
             Code::kInvalidArgument);
   EXPECT_EQ(code(store->set_noise_bound(*run, std::nan(""))), Code::kInvalidArgument);
   EXPECT_EQ(code(store->set_noise_bound(99, 0.1)), Code::kInvalidArgument);
@@ -124,23 +115,23 @@ TEST(DbStore, RefusesRecordsThatCannotBeTrue) {
     EXPECT_EQ(code(store->add_decision(*run, d).status()), Code::kInvalidArgument) << bad;
   }
   EXPECT_EQ(rows(*store, "problems"), 0) << "a refused call leaves nothing";
-  ASSERT_TRUE(store->add_samples(*run, problem(1), candidate("p"), one).ok());
+  ASSERT_TRUE(add_samples(*store, *run, problem(1), candidate("p"), one).ok());
   ProblemKey moved = problem(1);
   moved.family = "other";
-  EXPECT_THAT(store->add_samples(*run, moved, candidate("p"), one).message(), HasSubstr("stored with family"));
+  EXPECT_THAT(add_samples(*store, *run, moved, candidate("p"), one).message(), HasSubstr("stored with family"));
 }
 
 TEST(DbStore, OneSlotHoldsOneSample) {
   auto store = must_open("", OpenMode::kInMemory);
   auto run = begin(*store);
-  ASSERT_TRUE(store->add_samples(*run, problem(1), candidate("p"), {{.round = 0, .order = 0, .ns = 5}}).ok());
-  Status twice = store->add_samples(*run, problem(1), candidate("p"),
-                                    {{.round = 1, .order = 0, .ns = 6}, {.round = 0, .order = 0, .ns = 7}});
+  ASSERT_TRUE(add_samples(*store, *run, problem(1), candidate("p"), {{.round = 0, .order = 0, .ns = 5}}).ok());
+  Status twice = add_samples(*store, *run, problem(1), candidate("p"),
+                             {{.round = 1, .order = 0, .ns = 6}, {.round = 0, .order = 0, .ns = 7}});
   EXPECT_EQ(twice.code(), Code::kInvalidArgument);
   EXPECT_THAT(twice.message(), HasSubstr("round 0, order 0"));
   EXPECT_EQ(rows(*store, "samples"), 1) << "all or none";
-  EXPECT_TRUE(store->add_samples(*run, problem(1), candidate("p"), {{.ns = 5, .phase = Phase::kConfirm}}).ok());
-  EXPECT_TRUE(store->add_samples(*run, problem(1), candidate("p", 2), {{.ns = 5}}).ok());
+  EXPECT_TRUE(add_samples(*store, *run, problem(1), candidate("p"), {{.ns = 5, .phase = Phase::kConfirm}}).ok());
+  EXPECT_TRUE(add_samples(*store, *run, problem(1), candidate("p", 2), {{.ns = 5}}).ok());
 }
 
 TEST(DbStore, NewestDecisionFirst) {
@@ -184,7 +175,7 @@ TEST(DbStore, ThreadsShareOneStore) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {
         EXPECT_TRUE(
-            store->add_samples(*run, problem(i % 5), candidate("p" + std::to_string(t)), {{.round = i, .ns = 1 + i}})
+            add_samples(*store, *run, problem(i % 5), candidate("p" + std::to_string(t)), {{.round = i, .ns = 1 + i}})
                 .ok());
         EXPECT_TRUE(store->samples(*run, problem(i % 5).text).ok());
       }
@@ -202,8 +193,8 @@ TEST(DbStore, TwoStoresOfOneProcessDoNotDisturbEachOther) {
     auto b = must_open(folder.file("a.db"));
     auto other = begin(*b);
     ASSERT_TRUE(other.ok());
-    EXPECT_TRUE(b->add_samples(*other, problem(1), candidate("p"), {{.ns = 2}}).ok());
-    EXPECT_TRUE(a->add_samples(*run, problem(1), candidate("p"), {{.round = i, .ns = 2}}).ok());
+    EXPECT_TRUE(add_samples(*b, *other, problem(1), candidate("p"), {{.ns = 2}}).ok());
+    EXPECT_TRUE(add_samples(*a, *run, problem(1), candidate("p"), {{.round = i, .ns = 2}}).ok());
   }
   EXPECT_EQ(rows(*a, "samples"), 40);
 }
@@ -236,7 +227,7 @@ TEST(DbStore, FullDatabaseIsAStatusAndStaysSound) {
   for (int i = 0; status.ok() && i < 1000; ++i) {
     std::vector<Sample> samples;
     for (int r = 0; r < 50; ++r) samples.push_back({.round = r, .order = i, .ns = 1000});
-    status = store.add_samples(*run, problem(1), candidate("p"), samples);
+    status = add_samples(store, *run, problem(1), candidate("p"), samples);
     if (status.ok()) stored += samples.size();
   }
   EXPECT_EQ(status.code(), Code::kResourceExhausted) << status.to_string();

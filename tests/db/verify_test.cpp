@@ -58,7 +58,7 @@ TEST(DbVerify, FindsDamagedPages) {
     for (int i = 0; i < 20; ++i) {
       std::vector<Sample> samples;
       for (int r = 0; r < 200; ++r) samples.push_back({.round = r, .order = i, .ns = 1000 + r});
-      ASSERT_TRUE(store->add_samples(*run, problem(1), candidate("p" + std::to_string(i)), samples).ok());
+      ASSERT_TRUE(add_samples(*store, *run, problem(1), candidate("p" + std::to_string(i)), samples).ok());
     }
   }
   std::string bytes = slurp(path);
