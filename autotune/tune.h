@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,13 @@
 
 namespace hone::autotune {
 
+struct TunedPlan {
+  std::string program, codegen;
+  int threads = 1;
+  std::string numerics = "ordered";
+  double ns = 0, gflops = 0;
+};
+
 struct TuneOptions {
   double budget_seconds = 60;
   std::vector<std::string> codegens;  // empty: all of this build that emit machine code (else what there is)
@@ -22,9 +30,15 @@ struct TuneOptions {
   int max_threads = 0;                // how many "all" is; 0: the usable CPUs
   CacheMode cache = CacheMode::kCold;
   uint64_t seed = 1;
-  bool fresh = false;  // do not let earlier decisions be the incumbent
-  int64_t panel = 0;   // > 0: b=packed panels have this width already
+  bool fresh = false;                  // do not let earlier decisions be the incumbent
+  std::optional<TunedPlan> incumbent;  // this one is, whatever the store says
+  int64_t panel = 0;                   // > 0: b=packed panels have this width already
   std::string strategy = "halving";
+  bool search_all = false;  // the search ends when all candidates are through, whatever the budget
+  // Of the session that this is part of, and where an earlier process was with it (Session::resume fills them in).
+  int64_t session_id = 0;
+  int64_t resume_run = 0;  // 0: begin a run
+  double spent_seconds = 0;
   Peak peak;  // measured before; zeros: a quick estimate is measured
 };
 
@@ -34,13 +48,6 @@ struct Progress {
   int candidates_left = 0;
   double best_ratio = 1;  // time of the best so far over the incumbent's
   double seconds_left = 0;
-};
-
-struct TunedPlan {
-  std::string program, codegen;
-  int threads = 1;
-  std::string numerics = "ordered";
-  double ns = 0, gflops = 0;
 };
 
 struct TuneReport {
@@ -53,6 +60,9 @@ struct TuneReport {
   int rounds = 0;  // search and confirmation
   double seconds = 0;
   int64_t run_id = 0;
+  // Time of the incumbent over that of the challenger in the confirmation rounds: what a search for long enough would
+  // have gained over what there was.
+  double gain = 1, gain_lo = 1, gain_hi = 1;
   bool decided = false;      // a decision was stored; false when interrupted before there was one
   bool interrupted = false;  // the stop token was set
   std::string not_stored;    // why samples or the decision are not in the store ("" when all are)
@@ -70,6 +80,9 @@ struct TuneContext {
 // Errors: invalid_argument (the problem, or options that name nothing), unsupported (no ISA of this CPU), and what the
 // store returns, except that a store which cannot be written does not stop the tuning: decided is then false.
 Result<TuneReport> tune(const matmul::MatmulProblem& problem, const TuneOptions& options, const TuneContext& context);
+
+// Adds one outcome to the counts of a report.
+void count_outcome(db::Outcome outcome, TuneReport* report);
 
 // The options as enumerate() wants them. Error: not_found naming a code generator this build does not have.
 Result<Target> tune_target(const Machine& machine, const TuneOptions& options);

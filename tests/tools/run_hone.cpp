@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 
@@ -58,9 +59,20 @@ Ends make_terminal() {
 // Reads both until both have ended; a terminal ends with EIO.
 void collect(Outcome& outcome, int out, int err, pid_t child, const Setting& setting) {
   std::array<pollfd, 2> ends = {pollfd{out, POLLIN, 0}, pollfd{err, POLLIN, 0}};
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point never = Clock::time_point::max();
+  Clock::time_point due = never;
   bool sent = setting.signal == 0;
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-    if (poll(ends.data(), ends.size(), -1) < 0) break;
+    if (!sent && due == never && outcome.err.find(setting.signal_at) != std::string::npos)
+      due = Clock::now() + std::chrono::milliseconds(setting.signal_after_ms);
+    if (!sent && Clock::now() >= due) {
+      kill(child, setting.signal);
+      sent = true;
+    }
+    const bool waiting = !sent && due != never;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(due - Clock::now());
+    if (poll(ends.data(), ends.size(), waiting ? static_cast<int>(left.count()) + 1 : -1) < 0) break;
     for (size_t i = 0; i < ends.size(); ++i) {
       if (ends[i].fd < 0 || ends[i].revents == 0) continue;
       char buffer[4096];
@@ -70,10 +82,6 @@ void collect(Outcome& outcome, int out, int err, pid_t child, const Setting& set
         continue;
       }
       (i == 0 ? outcome.out : outcome.err).append(buffer, static_cast<size_t>(got));
-    }
-    if (!sent && outcome.err.find(setting.signal_at) != std::string::npos) {
-      kill(child, setting.signal);
-      sent = true;
     }
   }
 }

@@ -22,6 +22,7 @@ struct Setting {
   bool terminal = false;                        // stderr is a terminal
   int signal = 0;                               // sent when stderr has shown `signal_at`
   std::string signal_at = "";
+  int signal_after_ms = 0;  // and not before so long after that
 };
 
 // The environment has PATH and what `setting` says, nothing else of ours (no HOME unless it is given).

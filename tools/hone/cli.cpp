@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <map>
 
 #include <filesystem>
@@ -208,6 +209,15 @@ Result<std::vector<matmul::Shape>> ProblemArgs::resolve() const {
   }
   if (!distinct.empty()) return distinct;
   return matmul::parse_shapes(matmul::default_shapes_text(), "decoder.txt");
+}
+
+std::string utc(int64_t unix_seconds) {
+  const std::time_t t = unix_seconds;
+  char text[32];
+  std::tm parts{};
+  gmtime_r(&t, &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+  return text;
 }
 
 Result<double> parse_duration(const std::string& text) {

@@ -71,6 +71,8 @@ CLI::Validator not_empty();
 // Positive and finite; CLI11's own check lets NaN pass.
 CLI::Validator positive();
 
+// "2026-11-29 20:14", of unix seconds.
+std::string utc(int64_t unix_seconds);
 // "60", "60s", "1.5m", "500ms" -> seconds. Error: invalid_argument.
 Result<double> parse_duration(const std::string& text);
 // "1,2" -> {1, 2}; each >= 1. Error: invalid_argument.

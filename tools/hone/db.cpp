@@ -1,8 +1,6 @@
 // hone db: look at the database of plans.
 #include <fmt/format.h>
 
-#include <ctime>
-
 #include "kernels/matmul/problem.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
@@ -19,15 +17,6 @@ struct DbArgs {
 
   Result<Format> format() const { return parse_format(json ? "json" : output); }
 };
-
-std::string utc(int64_t unix_seconds) {
-  const std::time_t t = unix_seconds;
-  char text[32];
-  std::tm parts{};
-  gmtime_r(&t, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
-  return text;
-}
 
 Cell gflops(const std::string& problem, double ns) {
   const Result<matmul::MatmulProblem> p = matmul::parse_problem(problem);

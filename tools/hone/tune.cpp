@@ -2,19 +2,22 @@
 #include "autotune/tune.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "autotune/search/stats.h"
+#include "autotune/session.h"
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
 #include "tools/hone/cli.h"
-#include "tools/hone/json.h"
-#include "tools/hone/table.h"
+#include "tools/hone/tune_progress.h"
+#include "tools/hone/tune_report.h"
 
 namespace hone::cli {
 namespace {
 
+using autotune::Session;
 using autotune::TuneReport;
 
 struct TuneArgs {
@@ -22,128 +25,12 @@ struct TuneArgs {
   std::string budget, codegen, threads, db;
   std::string cache = "cold", output = "md", numerics = "ordered";
   uint64_t seed = 0;
-  bool fresh = false, json = false;
+  bool fresh = false, exhaustive = false, json = false;
 };
 
 constexpr double kDefaultSecondsPerProblem = 10;
 constexpr double kPeakSeconds = 1;
 constexpr int kCeilingWindows = 25;  // about 5 ms
-
-// One line that rewrites itself on a terminal, and a line now and then elsewhere.
-class ProgressLine {
- public:
-  explicit ProgressLine(size_t problems) : problems_(problems), terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~ProgressLine() { clear(); }
-
-  void begin(size_t index, double seconds_after) {
-    index_ = index;
-    seconds_after_ = seconds_after;
-    last_phase_.clear();
-  }
-
-  void show(const autotune::Progress& p) {
-    const double now = static_cast<double>(clock_.now_ns()) * 1e-9;
-    const bool phase_changed = last_phase_ != p.phase;
-    if (now - last_ < (terminal_ ? 0.1 : 5.0) && !(phase_changed && !terminal_)) return;
-    last_ = now;
-    last_phase_ = p.phase;
-    const std::string line = fmt::format("[{}/{}] {}: {}, {} left, best {:+.1f}% against the incumbent, ETA {:.0f} s",
-                                         index_ + 1, problems_, p.problem, p.phase, p.candidates_left,
-                                         (1 / p.best_ratio - 1) * 100, std::max(p.seconds_left + seconds_after_, 0.0));
-    if (terminal_) {
-      write_message(fmt::format("\r\x1b[2K{:.{}}", line, columns()));
-      shown_ = true;
-    } else {
-      write_message(line + "\n");
-    }
-  }
-
-  void clear() {
-    if (shown_) write_message("\r\x1b[2K");
-    shown_ = false;
-  }
-
- private:
-  // A line that wraps cannot be rewritten.
-  static int columns() {
-    winsize size{};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
-  }
-
-  autotune::SteadyClock clock_;
-  size_t problems_, index_ = 0;
-  bool terminal_, shown_ = false;
-  double last_ = 0, seconds_after_ = 0;
-  std::string last_phase_;
-};
-
-bool decided(const TuneReport& r) { return r.decided || r.enumerated == 0; }
-std::string decision_of(const TuneReport& r) { return decided(r) ? std::string(db::verdict_name(r.decision)) : "none"; }
-
-// `ceilings`: GFLOP/s that the threads of each winner could do at most, measured right after it.
-Table report_table(const std::vector<TuneReport>& reports, const std::vector<double>& ceilings) {
-  Table table{"tune",
-              {{"problem"},
-               {"decision"},
-               {"default_ns", For::kMachines},
-               {"default_us", For::kPeople, "default us"},
-               {"ns", For::kMachines},
-               {"us", For::kPeople, "tuned us"},
-               {"gflops", For::kAll, "GFLOP/s"},
-               {"pct_peak", For::kAll, "% peak"},
-               {"b_gbs", For::kAll, "B GB/s"},
-               {"speedup"},
-               {"speedup_ci95", For::kAll, "95% interval"},
-               {"noise_bound", For::kMachines},
-               {"noise_pct", For::kPeople, "noise %"},
-               {"measured_of", For::kPeople, "measured"},
-               {"measured", For::kMachines},
-               {"enumerated", For::kMachines},
-               {"threads"},
-               {"codegen"},
-               {"program"}},
-              {}};
-  for (size_t i = 0; i < reports.size(); ++i) {
-    const TuneReport& r = reports[i];
-    const Result<matmul::MatmulProblem> p = matmul::parse_problem(r.problem);
-    const double b_bytes = p.ok() ? 4.0 * static_cast<double>(p->n) * static_cast<double>(p->k) : 0;
-    const double limit = ceilings[i];
-    const bool timed = r.winner.ns > 0;  // not so when interrupted before the confirmation, or without an element
-    auto when = [](bool condition, double value) { return condition ? Cell(value) : Cell(); };
-    table.add({r.problem, decision_of(r), when(timed, r.fallback.ns), when(timed, r.fallback.ns / 1e3),
-               when(timed, r.winner.ns), when(timed, r.winner.ns / 1e3), when(timed, r.winner.gflops),
-               when(timed && limit > 0, r.winner.gflops / limit * 100), when(timed, b_bytes / r.winner.ns),
-               when(timed, r.speedup), timed ? Cell(Range{r.speedup_lo, r.speedup_hi}) : Cell(),
-               when(r.noise_bound > 0, r.noise_bound), when(r.noise_bound > 0, r.noise_bound * 100),
-               fmt::format("{} of {}", r.measured, r.enumerated), int64_t{r.measured}, int64_t{r.enumerated},
-               int64_t{r.winner.threads}, r.winner.codegen, r.winner.program});
-  }
-  return table;
-}
-
-Json report_json(const TuneReport& r) {
-  auto timed = [&r](double value) { return r.winner.ns > 0 ? Json(value) : Json(nullptr); };
-  auto plan = [&](const autotune::TunedPlan& p) {
-    return Json{{"program", p.program},   {"codegen", p.codegen}, {"threads", p.threads},
-                {"numerics", p.numerics}, {"ns", timed(p.ns)},    {"gflops", timed(p.gflops)}};
-  };
-  return {{"problem", r.problem},
-          {"decision", decided(r) ? Json(db::verdict_name(r.decision)) : Json(nullptr)},
-          {"winner", plan(r.winner)},
-          {"default", plan(r.fallback)},
-          {"speedup", r.speedup},
-          {"speedup_ci95", {r.speedup_lo, r.speedup_hi}},
-          {"noise_bound", r.noise_bound},
-          {"enumerated", r.enumerated},
-          {"measured", r.measured},
-          {"rejected_wrong", r.rejected_wrong},
-          {"crashed", r.crashed},
-          {"refused", r.refused},
-          {"rounds", r.rounds},
-          {"seconds", r.seconds},
-          {"run", r.run_id},
-          {"interrupted", r.interrupted}};
-}
 
 // The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
 double ceiling_now(const Machine& machine, int threads) {
@@ -203,15 +90,6 @@ TuneReport nothing_to_tune(const matmul::MatmulProblem& problem, const Machine& 
   return report;
 }
 
-Result<TuneReport> tune_one(const matmul::MatmulProblem& problem, Setup& s, ProgressLine& progress) {
-  if (problem.m == 0 || problem.n == 0) return nothing_to_tune(problem, s.machine, s.options);
-  const autotune::TuneContext context{s.machine, *s.store, [&](const autotune::Progress& p) { progress.show(p); },
-                                      &interrupted()};
-  Result<TuneReport> report = autotune::tune(problem, s.options, context);
-  progress.clear();
-  return report;
-}
-
 void measure_peak(Setup& s) {
   const Result<autotune::Peak> peak =
       autotune::measure_peak(s.machine, {.seconds = std::min(kPeakSeconds, s.budget / 10)});
@@ -221,58 +99,145 @@ void measure_peak(Setup& s) {
                    peak->f32_gflops_1t, peak->f32_gflops_all, peak->read_gbs_1t, peak->read_gbs_all, s.options.seed));
 }
 
-// The exit code, and on stderr what a table does not show.
-int summary(const Setup& s, const std::vector<TuneReport>& reports, const Status& failure) {
-  if (interrupted()) {
-    int measured = 0;
-    for (const TuneReport& r : reports) measured += r.measured;
-    const auto decided_count = std::count_if(reports.begin(), reports.end(), decided);
-    note(fmt::format("interrupted: {} of {} problem(s) decided; samples of {} candidate(s) are kept in {}",
-                     decided_count, s.shapes.size(), measured, s.store->path()));
-    return kInterrupted;
+// One command: the session it is part of, and what became of each problem.
+class TuneCommand {
+ public:
+  TuneCommand(Setup& setup, bool exhaustive)
+      : s_(setup), exhaustive_(exhaustive), progress_(setup.shapes.size()), begun_(clock_.now_ns()) {}
+
+  int run() {
+    measure_peak(s_);
+    std::vector<matmul::MatmulProblem> problems;
+    for (const matmul::Shape& shape : s_.shapes) problems.push_back(shape.problem);
+    Session session = Session::open(*s_.store, s_.machine, problems, s_.options);
+    if (session.resumed())
+      note(fmt::format("taking up the tune of {} UTC: {} of {} problem(s) are decided", utc(session.started_at()),
+                       session.decided_count(), problems.size()));
+    for (size_t i = 0; i < problems.size() && !interrupted(); ++i) {
+      if (std::optional<TuneReport> report = session.decided(i)) {
+        spent_before_ += report->seconds;
+        finish({.report = *std::move(report), .resumed = true});
+      } else {
+        tune(i, session);
+      }
+    }
+    // What could not be measured now is no better measured by taking it up again.
+    if (Status s = session.end(!interrupted());
+        !s.ok() && failure_.ok() && s_.store->mode() == db::OpenMode::kReadWrite)
+      failure_ = s;
+    if (!s_.json) write_results(render(report_table(rows_), s_.format));
+    print_regret();
+    return summary();
   }
-  if (!failure.ok()) return fail(failure);
-  if (s.store->mode() != db::OpenMode::kReadWrite)
-    return fail(failed_precondition(fmt::format("tuned, but nothing is kept: {}", s.store->message())));
-  return kDone;
-}
+
+ private:
+  double spent() { return spent_before_ + static_cast<double>(clock_.now_ns() - begun_ - unbudgeted_) * 1e-9; }
+
+  void tune(size_t i, const Session& session) {
+    const matmul::MatmulProblem& problem = s_.shapes[i].problem;
+    // What earlier problems left over or overdrew is shared by the rest.
+    const double left = std::max(s_.budget - spent(), 0.0);
+    s_.options.budget_seconds = std::max(left / static_cast<double>(s_.shapes.size() - i), 0.05);
+    session.resume(i, &s_.options);
+    progress_.begin(i, left - s_.options.budget_seconds);
+    Result<TuneReport> report = tune_one(problem, s_.options);
+    spent_before_ += s_.options.spent_seconds;
+    if (!report.ok()) return failed(problem, report.status());
+    TuneRow row{.report = *std::move(report)};
+    if (!row.report.not_stored.empty() && s_.store->mode() == db::OpenMode::kReadWrite)
+      failure_ = resource_exhausted(fmt::format("{}: not all is kept: {}", row.report.problem, row.report.not_stored));
+    if (!is_decided(row.report) && row.report.not_stored.empty() && !row.report.interrupted)
+      note(
+          fmt::format("{}: too few rounds for a decision within the budget; the samples are kept", row.report.problem));
+    if (row.report.winner.ns > 0) row.ceiling_gflops = ceiling_now(s_.machine, row.report.winner.threads);
+    if (exhaustive_ && row.report.winner.ns > 0 && !interrupted()) measure_all(problem, &row);
+    finish(std::move(row));
+  }
+
+  Result<TuneReport> tune_one(const matmul::MatmulProblem& problem, const autotune::TuneOptions& options) {
+    if (problem.m == 0 || problem.n == 0) return nothing_to_tune(problem, s_.machine, options);
+    const autotune::TuneContext context{s_.machine, *s_.store, [&](const autotune::Progress& p) { progress_.show(p); },
+                                        &interrupted()};
+    Result<TuneReport> report = autotune::tune(problem, options, context);
+    progress_.clear();
+    return report;
+  }
+
+  // Everything there is against what the budget has found.
+  void measure_all(const matmul::MatmulProblem& problem, TuneRow* row) {
+    const int64_t begin = clock_.now_ns();
+    autotune::TuneOptions options = s_.options;
+    options.search_all = true;
+    options.session_id = options.resume_run = 0;
+    options.spent_seconds = 0;
+    options.incumbent = row->report.winner;
+    Result<TuneReport> all = tune_one(problem, options);
+    unbudgeted_ += clock_.now_ns() - begin;
+    if (!all.ok()) return failed(problem, all.status());
+    if (!all->interrupted) row->exhaustive = *std::move(all);
+  }
+
+  // One problem that is too large for this machine must not cost the others their turn.
+  void failed(const matmul::MatmulProblem& problem, const Status& why) {
+    if (!failure_.ok()) note(fmt::format("error: {}", failure_.message()));
+    failure_ = Status(why.code(), fmt::format("{}: {}", matmul::to_string(problem), why.message()));
+  }
+
+  void finish(TuneRow row) {
+    if (s_.json) print("{}\n", dump(report_json(row)));
+    rows_.push_back(std::move(row));
+  }
+
+  void print_regret() const {
+    double sum = 0;
+    int count = 0;
+    for (const TuneRow& row : rows_) {
+      if (!row.exhaustive) continue;
+      sum += std::log1p(regret(*row.exhaustive));
+      ++count;
+    }
+    if (count > 0)
+      note(fmt::format("regret against measuring everything: {:.2f}% in geomean over {} problem(s), {} each",
+                       std::expm1(sum / count) * 100, count,
+                       duration(s_.budget / static_cast<double>(s_.shapes.size()))));
+  }
+
+  static std::string duration(double seconds) { return fmt::format("{:.3g} s", seconds); }
+
+  // The exit code, and on stderr what a table does not show.
+  int summary() const {
+    if (interrupted()) {
+      int measured = 0;
+      for (const TuneRow& row : rows_) measured += row.report.measured;
+      const auto decided =
+          std::count_if(rows_.begin(), rows_.end(), [](const TuneRow& r) { return is_decided(r.report); });
+      note(
+          fmt::format("interrupted: {} of {} problem(s) decided; samples of {} candidate(s) are kept in {}; the same "
+                      "command takes it up again",
+                      decided, s_.shapes.size(), measured, s_.store->path()));
+      return kInterrupted;
+    }
+    if (!failure_.ok()) return fail(failure_);
+    if (s_.store->mode() != db::OpenMode::kReadWrite)
+      return fail(failed_precondition(fmt::format("tuned, but nothing is kept: {}", s_.store->message())));
+    return kDone;
+  }
+
+  autotune::SteadyClock clock_;
+  Setup& s_;
+  const bool exhaustive_;
+  ProgressLine progress_;
+  const int64_t begun_;
+  double spent_before_ = 0;  // by earlier processes of the session
+  int64_t unbudgeted_ = 0;   // by --exhaustive
+  std::vector<TuneRow> rows_;
+  Status failure_;
+};
 
 int run_tune(const TuneArgs& args) {
   Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
-  Setup& s = *setup;
-  autotune::SteadyClock clock;
-  const int64_t begun = clock.now_ns();
-  auto spent = [&] { return static_cast<double>(clock.now_ns() - begun) * 1e-9; };
-  measure_peak(s);
-
-  ProgressLine progress(s.shapes.size());
-  std::vector<TuneReport> reports;
-  std::vector<double> ceilings;
-  Status failure;
-  for (size_t i = 0; i < s.shapes.size() && !interrupted(); ++i) {
-    // What earlier problems left over or overdrew is shared by the rest.
-    const double left = std::max(s.budget - spent(), 0.0);
-    s.options.budget_seconds = std::max(left / static_cast<double>(s.shapes.size() - i), 0.05);
-    progress.begin(i, left - s.options.budget_seconds);
-    Result<TuneReport> report = tune_one(s.shapes[i].problem, s, progress);
-    if (!report.ok()) {
-      // One problem that is too large for this machine must not cost the others their turn.
-      if (!failure.ok()) note(fmt::format("error: {}", failure.message()));
-      failure = Status(report.status().code(),
-                       fmt::format("{}: {}", matmul::to_string(s.shapes[i].problem), report.status().message()));
-      continue;
-    }
-    if (s.json) print("{}\n", dump(report_json(*report)));
-    if (!report->not_stored.empty() && s.store->mode() == db::OpenMode::kReadWrite)
-      failure = resource_exhausted(fmt::format("{}: not all is kept: {}", report->problem, report->not_stored));
-    if (!decided(*report) && report->not_stored.empty() && !report->interrupted)
-      note(fmt::format("{}: too few rounds for a decision within the budget; the samples are kept", report->problem));
-    ceilings.push_back(report->winner.ns > 0 ? ceiling_now(s.machine, report->winner.threads) : 0);
-    reports.push_back(std::move(*report));
-  }
-  if (!s.json) write_results(render(report_table(reports, ceilings), s.format));
-  return summary(s, reports, failure);
+  return TuneCommand(*setup, args.exhaustive).run();
 }
 
 }  // namespace
@@ -298,7 +263,10 @@ void add_tune(CLI::App& app, Run& run) {
       ->add_option("--seed", args->seed,
                    "of operands and of the order in rounds (default: from the clock; it is printed)")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--fresh", args->fresh, "earlier winners are no incumbents");
+  command->add_flag("--fresh", args->fresh,
+                    "earlier winners are no incumbents, and a tune that was cut short is not taken up");
+  command->add_flag("--exhaustive", args->exhaustive,
+                    "afterwards measure every candidate, however long it takes, and report what the budget had missed");
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl or sql");
   command->add_flag("--json", args->json, "same as -o json: one object a line for each problem");

@@ -1,0 +1,63 @@
+// What the store is told of a tune, and what it knows of one that was cut short.
+//
+// A store that cannot be written must not cost the user the measurement: the first failure is kept for the report, and
+// the tune goes on. Only a busy store is asked again the next round.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/search/race.h"
+#include "autotune/space/space.h"
+#include "db/store.h"
+#include "engine/base/machine.h"
+#include "kernels/matmul/problem.h"
+
+namespace hone::autotune {
+
+// How a candidate, a machine and this build are named in the store.
+db::Candidate record(const Candidate& candidate);
+db::MachineLabel machine_record(const Machine& machine);
+db::BuildLabel build_record();
+db::ProblemKey problem_record(const matmul::MatmulProblem& problem);
+// The command that repeats one candidate.
+std::string repeat_command(const std::string& problem, const Candidate& candidate);
+
+class Recorder {
+ public:
+  // `candidates` may grow, and must outlive the recorder.
+  Recorder(db::Store& store, const matmul::MatmulProblem& problem, const std::vector<Candidate>& candidates)
+      : store_(store), key_(problem_record(problem)), candidates_(candidates) {}
+
+  void begin(const Machine& machine, const db::RunInfo& info);
+  // Goes on with a run of an earlier process.
+  void resume(int64_t run_id) { run_id_ = run_id; }
+
+  void noise(double bound);
+  void round(std::span<const RoundSample> samples, double spent_seconds);
+  void outcome(int candidate, const Prepared& prepared);
+  // False when it is not in the store. decision.problem is filled in.
+  bool decision(db::Decision decision);
+
+  int64_t run_id() const { return run_id_; }  // 0: the store takes nothing
+  const std::string& not_stored() const { return not_stored_; }
+
+ private:
+  bool writable() const { return run_id_ != 0 && !store_failed_; }
+  void keep(const Status& status);
+
+  db::Store& store_;
+  db::ProblemKey key_;
+  const std::vector<Candidate>& candidates_;
+  int64_t run_id_ = 0;
+  bool store_failed_ = false;
+  std::string not_stored_;
+};
+
+// What a run has measured and ruled out so far. Candidates that `candidates` lacks are appended if this build can
+// still make them, else left out with their samples.
+Result<Race::Earlier> read_earlier(db::Store& store, int64_t run_id, const matmul::MatmulProblem& problem,
+                                   std::vector<Candidate>* candidates);
+
+}  // namespace hone::autotune
