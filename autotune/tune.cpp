@@ -257,6 +257,7 @@ class Tuning {
     report_.speedup = confirmed.speedup.mid;
     report_.speedup_lo = confirmed.speedup.lo;
     report_.speedup_hi = confirmed.speedup.hi;
+    report_.challenger = plan(confirmed.challenger, 0);
     report_.gain = confirmed.gain.mid;
     report_.gain_lo = confirmed.gain.lo;
     report_.gain_hi = confirmed.gain.hi;

@@ -60,8 +60,8 @@ struct TuneReport {
   int rounds = 0;  // search and confirmation
   double seconds = 0;
   int64_t run_id = 0;
-  // Time of the incumbent over that of the challenger in the confirmation rounds: what a search for long enough would
-  // have gained over what there was.
+  // Who met the incumbent in the confirmation rounds, and the incumbent's time over its, whatever was decided.
+  TunedPlan challenger;
   double gain = 1, gain_lo = 1, gain_hi = 1;
   bool decided = false;      // a decision was stored; false when interrupted before there was one
   bool interrupted = false;  // the stop token was set

@@ -53,6 +53,7 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
   }
 
   Confirmed result;
+  result.challenger = f.challenger;
   result.gain = {1, 1, 1};
   result.rounds = race.rounds(db::Phase::kConfirm);
   result.winner = holder(race, f);

@@ -23,7 +23,8 @@ struct Confirmed {
   int winner = 0;
   double ns = 0, fallback_ns = 0;  // medians of the confirmation rounds; ns is 0 when nobody could run to the end
   Interval speedup;                // default over winner, a ratio
-  Interval gain;                   // incumbent over challenger, a ratio, whoever won
+  int challenger = 0;
+  Interval gain;  // incumbent over challenger, a ratio, whoever won
   int rounds = 0;
 };
 

@@ -26,6 +26,10 @@ Range regret_interval(const TuneReport& exhaustive) {
 
 bool is_decided(const TuneReport& r) { return r.decided || r.enumerated == 0; }
 
+const autotune::TunedPlan& best_of_all(const TuneReport& exhaustive) {
+  return exhaustive.gain > 1 ? exhaustive.challenger : exhaustive.winner;
+}
+
 double regret(const TuneReport& exhaustive) { return std::max(0.0, exhaustive.gain - 1); }
 
 Table report_table(const std::vector<TuneRow>& rows) {
@@ -84,8 +88,8 @@ Table report_table(const std::vector<TuneRow>& rows) {
                                r.winner.program};
     if (with_regret && row.exhaustive) {
       const TuneReport& all = *row.exhaustive;
-      cells.insert(cells.end(),
-                   {regret(all), regret(all) * 100, regret_interval(all), int64_t{all.measured}, all.winner.program});
+      cells.insert(cells.end(), {regret(all), regret(all) * 100, regret_interval(all), int64_t{all.measured},
+                                 best_of_all(all).program});
     } else if (with_regret) {
       cells.insert(cells.end(), 5, Cell());
     }
@@ -121,9 +125,9 @@ Json report_json(const TuneRow& row) {
   if (row.exhaustive) {
     const TuneReport& all = *row.exhaustive;
     const Range interval = regret_interval(all);
-    json["exhaustive"] = {{"regret", regret(all)},    {"regret_ci95", {interval.lo, interval.hi}},
-                          {"best", plan(all.winner)}, {"measured", all.measured},
-                          {"seconds", all.seconds},   {"run", all.run_id}};
+    json["exhaustive"] = {{"regret", regret(all)},          {"regret_ci95", {interval.lo, interval.hi}},
+                          {"best", plan(best_of_all(all))}, {"measured", all.measured},
+                          {"seconds", all.seconds},         {"run", all.run_id}};
   }
   return json;
 }

@@ -20,6 +20,8 @@ struct TuneRow {
 
 // A problem without elements needs no decision of the store's.
 bool is_decided(const autotune::TuneReport& report);
+// The fastest of everything, as far as can be told: what met the choice in the end, or the choice itself.
+const autotune::TunedPlan& best_of_all(const autotune::TuneReport& exhaustive);
 // By how much the best of all is faster than what the ordinary tune chose (0.02: 2%); never under 0, as the choice is
 // one of them.
 double regret(const autotune::TuneReport& exhaustive);
