@@ -31,10 +31,15 @@ class FeatureSet {
   void remove(Feature f) { bits_ &= ~(uint64_t{1} << static_cast<int>(f)); }
   bool has(Feature f) const { return (bits_ >> static_cast<int>(f)) & 1; }
   bool contains(const FeatureSet& other) const { return (bits_ & other.bits_) == other.bits_; }
+  bool intersects(const FeatureSet& other) const { return (bits_ & other.bits_) != 0; }
+  FeatureSet both(const FeatureSet& other) const { return FeatureSet(bits_ & other.bits_); }
+  FeatureSet without(const FeatureSet& other) const { return FeatureSet(bits_ & ~other.bits_); }
   bool operator==(const FeatureSet&) const = default;
   std::vector<std::string> names() const;  // in the order of isa.inc
 
  private:
+  explicit FeatureSet(uint64_t bits) : bits_(bits) {}
+
   uint64_t bits_ = 0;
 };
 

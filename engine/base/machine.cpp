@@ -7,12 +7,12 @@
 #include <hwloc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
+#include "engine/base/core_classes.h"
+#include "engine/base/cpu_library.h"
 #include "engine/base/cpu_quota.h"
 #include "engine/base/cpuid.h"
+#include "engine/base/env.h"
 #include "engine/base/log.h"
 #include "engine/base/machine_internal.h"
 
@@ -42,6 +42,35 @@ void fill_cache_from_os(hwloc_topology_t topology, hwloc_obj_type_t type, CacheI
            .shared_by = object->cpuset != nullptr ? std::max(0, hwloc_bitmap_weight(object->cpuset)) : 0};
 }
 
+// Classes by the type that the kernel or CPUID leaf 1A gives a CPU. hwloc also makes kinds of different maximum
+// frequencies, which a CPU of one class has as well.
+void fill_core_classes_from_os(hwloc_topology_t topology, CoreClasses& cores) {
+  if (cores.all == 0) {
+    cores.all = std::max(0, hwloc_bitmap_weight(hwloc_topology_get_complete_cpuset(topology)));
+    cores.source = "hwloc";
+  }
+  if (cores.performance > 0) return;
+  int performance = 0, efficient = 0;
+  hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+  const int kinds = hwloc_cpukinds_get_nr(topology, 0);
+  for (int i = 0; cpus != nullptr && i < kinds; ++i) {
+    unsigned count = 0;
+    hwloc_info_s* infos = nullptr;
+    if (hwloc_cpukinds_get_info(topology, static_cast<unsigned>(i), cpus, nullptr, &count, &infos, 0) != 0) continue;
+    for (unsigned k = 0; k < count; ++k) {
+      if (std::string_view(infos[k].name) != "CoreType") continue;
+      const std::string_view type = infos[k].value;
+      if (type == "IntelCore") performance += std::max(0, hwloc_bitmap_weight(cpus));
+      if (type == "IntelAtom") efficient += std::max(0, hwloc_bitmap_weight(cpus));
+    }
+  }
+  hwloc_bitmap_free(cpus);
+  if (performance == 0 || efficient == 0) return;
+  cores.performance = performance;
+  cores.efficient = efficient;
+  cores.source = "hwloc";
+}
+
 // What the OS knows: caches that CPUID left out, threads per core, NUMA nodes. Silent when hwloc cannot tell; the
 // defaults of Machine (one thread, one node) are then the right reading.
 void fill_from_os(Machine& machine) {
@@ -56,6 +85,7 @@ void fill_from_os(Machine& machine) {
       machine.threads_per_core = std::max(1, hwloc_bitmap_weight(core->cpuset));
     }
     machine.numa_nodes = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE));
+    fill_core_classes_from_os(topology, machine.cores);
   }
   hwloc_topology_destroy(topology);
 }
@@ -67,19 +97,23 @@ void assume_missing_caches(Machine& machine) {
   if (machine.l2.bytes == 0) machine.l2 = {.bytes = assumed.l2, .source = "assumed"};
 }
 
-Status apply_override(const std::string& path, Machine& machine) {
-  std::ifstream file(path);
-  std::ostringstream content;
-  // Not by iterators: they throw for a folder, which can be opened but not read.
-  if (!file || !(content << file.rdbuf())) {
-    return invalid_argument(
-        fmt::format("HONE_CPU={}: cannot read this file; give a JSON machine description or unset it", path));
-  }
-  const std::string text = content.str();
-  if (Status status = restrict_machine(text, machine); !status.ok()) {
-    return Status(status.code(), fmt::format("HONE_CPU={}: {}", path, status.message()));
-  }
-  HONE_LOG_EVENT(LogTopic::kDispatch, "cpu_override", {{"file", path}, {"key", machine.key()}});
+Machine read_machine() {
+  Machine machine = decode_cpuid(read_cpuid());
+  machine.cores = read_core_classes("");
+  fill_from_os(machine);
+  assume_missing_caches(machine);
+  UsableCpus cpus = usable_cpus(affinity_cpus(), read_cpu_quota(""));
+  machine.cpus_usable = cpus.count;
+  machine.cpus_source = cpus.source;
+  return machine;
+}
+
+// `machine` as HONE_CPU=`name` says that it is.
+Status apply_description(const std::string& name, Machine& machine) {
+  const Result<std::string> text = find_cpu_description(name);
+  Status status = text.status();
+  if (text.ok()) status = describe_machine(*text, machine);
+  if (!status.ok()) return Status(status.code(), fmt::format("HONE_CPU={}: {}", name, status.message()));
   return {};
 }
 
@@ -137,16 +171,43 @@ BlockingCaches blocking_caches(const Machine& machine) {
   return caches;
 }
 
-Result<Machine> detect_machine() {
-  Machine machine = decode_cpuid(read_cpuid());
-  fill_from_os(machine);
-  assume_missing_caches(machine);
-  UsableCpus cpus = usable_cpus(affinity_cpus(), read_cpu_quota(""));
-  machine.cpus_usable = cpus.count;
-  machine.cpus_source = cpus.source;
-  if (const char* path = std::getenv("HONE_CPU"); path != nullptr && *path != '\0') {
-    HONE_RETURN_IF_ERROR(apply_override(path, machine));
+Machine restrict_machine(const Machine& described, const Machine& real) {
+  Machine machine = described;
+  machine.vendor = real.vendor;
+  machine.brand = real.brand;
+  machine.family = real.family;
+  machine.model = real.model;
+  machine.stepping = real.stepping;
+  machine.hypervisor = real.hypervisor;
+  machine.features = real.features.both(described.features);
+  machine.masked = real.masked;
+  for (const std::string& name : real.features.without(described.features).names())
+    machine.masked.add(*parse_feature(name));
+  if (real.cpus_usable < described.cpus_usable) {
+    machine.cpus_usable = real.cpus_usable;
+    machine.cpus_source = real.cpus_source;
   }
+  return machine;
+}
+
+Result<Machine> detect_machine() {
+  const Machine real = read_machine();
+  const std::optional<std::string> description = env("HONE_CPU");
+  if (!description) return real;
+  Machine described = real;
+  HONE_RETURN_IF_ERROR(apply_description(*description, described));
+  Machine machine = restrict_machine(described, real);
+  HONE_LOG_EVENT(LogTopic::kDispatch, "cpu_override",
+                 {{"cpu", *description},
+                  {"key", machine.key()},
+                  {"lacking", join(described.features.without(machine.features).names())}});
+  return machine;
+}
+
+Result<Machine> described_machine() {
+  Machine machine = read_machine();
+  if (const std::optional<std::string> description = env("HONE_CPU"))
+    HONE_RETURN_IF_ERROR(apply_description(*description, machine));
   return machine;
 }
 

@@ -7,8 +7,10 @@
 
 namespace hone {
 
-// Overwrites the fields of `machine` that the description has. Features differ: execution stays legal only if a
-// description can take features away, so the result has those that both have, and what was taken away is in `masked`.
-Status restrict_machine(std::string_view json_text, Machine& machine);
+// Overwrites the fields of `machine` that the description has.
+Status describe_machine(std::string_view json_text, Machine& machine);
+
+// What of `described` may be executed on `real`, see detect_machine().
+Machine restrict_machine(const Machine& described, const Machine& real);
 
 }  // namespace hone

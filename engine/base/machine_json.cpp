@@ -73,9 +73,32 @@ Status read_cache(const json& value, const std::string& field, CacheInfo& out) {
   return {};
 }
 
+Status read_cores(const json& value, const std::string& field, CoreClasses& out) {
+  if (!value.is_object()) return invalid_argument(wrong_type(field, "an object {\"all\": .., \"source\": ..}", value));
+  CoreClasses cores{.source = "description"};
+  for (const auto& [key, entry] : value.items()) {
+    std::string name = field + "." + key;
+    if (key == "all") {
+      HONE_RETURN_IF_ERROR(read_integer(entry, name, 0, cores.all));
+    } else if (key == "performance") {
+      HONE_RETURN_IF_ERROR(read_integer(entry, name, 0, cores.performance));
+    } else if (key == "efficient") {
+      HONE_RETURN_IF_ERROR(read_integer(entry, name, 0, cores.efficient));
+    } else if (key == "source") {
+      HONE_RETURN_IF_ERROR(read_text(entry, name, cores.source));
+    } else {
+      return invalid_argument(fmt::format("unknown field '{}'; known: all, performance, efficient, source", name));
+    }
+  }
+  out = cores;
+  return {};
+}
+
 Status read_field(const std::string& key, const json& value, Machine& m) {
   std::string ignored;
-  if (key == "key") return read_text(value, key, ignored);  // follows from isa[]
+  if (key == "key") return read_text(value, key, ignored);        // follows from isa[]
+  if (key == "microarch") return read_text(value, key, ignored);  // follows from vendor, family, model, stepping
+  if (key == "source") return read_text(value, key, ignored);     // where a description comes from, for people
   if (key == "vendor") return read_text(value, key, m.vendor);
   if (key == "brand") return read_text(value, key, m.brand);
   if (key == "family") return read_integer(value, key, 0, m.family);
@@ -89,12 +112,16 @@ Status read_field(const std::string& key, const json& value, Machine& m) {
   if (key == "cpus_usable") return read_integer(value, key, 1, m.cpus_usable);
   if (key == "cpus_source") return read_text(value, key, m.cpus_source);
   if (key == "threads_per_core") return read_integer(value, key, 1, m.threads_per_core);
+  if (key == "core_classes") return read_cores(value, key, m.cores);
   if (key == "numa_nodes") return read_integer(value, key, 1, m.numa_nodes);
   if (key == "hypervisor") return read_text(value, key, m.hypervisor);
   return invalid_argument(fmt::format("unknown field '{}'; the fields are those of `hone info --json`", key));
 }
 
-Status read_description(std::string_view json_text, Machine& machine) {
+// A label is read for what it is worth; a description has to be right.
+enum class Reading : uint8_t { kStrict, kLenient };
+
+Status read_description(std::string_view json_text, Reading reading, Machine& machine) {
   json parsed = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return invalid_argument("machine description is not valid JSON");
   if (!parsed.is_object()) return invalid_argument(wrong_type("(top level)", "an object", parsed));
@@ -104,7 +131,10 @@ Status read_description(std::string_view json_text, Machine& machine) {
   if (!object.is_object()) return invalid_argument(wrong_type("machine", "an object", object));
   Machine read = machine;
   if (object.contains("cpus_usable") && !object.contains("cpus_source")) read.cpus_source = "description";
-  for (const auto& [key, value] : object.items()) HONE_RETURN_IF_ERROR(read_field(key, value, read));
+  for (const auto& [key, value] : object.items()) {
+    Status status = read_field(key, value, read);
+    if (!status.ok() && reading == Reading::kStrict) return status;
+  }
   machine = std::move(read);
   return {};
 }
@@ -119,22 +149,19 @@ ordered_json cache_to_json(const CacheInfo& cache) {
 
 Result<Machine> parse_machine_description(std::string_view json_text) {
   Machine machine;
-  HONE_RETURN_IF_ERROR(read_description(json_text, machine));
+  HONE_RETURN_IF_ERROR(read_description(json_text, Reading::kStrict, machine));
   return machine;
 }
 
-Status restrict_machine(std::string_view json_text, Machine& machine) {
-  Machine described = machine;
-  HONE_RETURN_IF_ERROR(read_description(json_text, described));
-  FeatureSet kept, masked = machine.masked;
-  for (const std::string& name : machine.features.names()) {
-    Feature feature = *parse_feature(name);
-    (described.features.has(feature) ? kept : masked).add(feature);
-  }
-  described.features = kept;
-  described.masked = masked;
-  machine = std::move(described);
-  return {};
+Machine read_machine_label(std::string_view json_text) {
+  Machine machine;
+  // Text that says nothing leaves a machine that is of no known kind.
+  (void)read_description(json_text, Reading::kLenient, machine);
+  return machine;
+}
+
+Status describe_machine(std::string_view json_text, Machine& machine) {
+  return read_description(json_text, Reading::kStrict, machine);
 }
 
 std::string machine_to_json(const Machine& m) {
@@ -144,6 +171,7 @@ std::string machine_to_json(const Machine& m) {
                          {"family", m.family},
                          {"model", m.model},
                          {"stepping", m.stepping},
+                         {"microarch", m.microarch()},
                          {"isa", m.features.names()},
                          {"isa_masked", m.masked.names()},
                          {"l1d", cache_to_json(m.l1d)},
@@ -152,6 +180,11 @@ std::string machine_to_json(const Machine& m) {
                          {"cpus_usable", m.cpus_usable},
                          {"cpus_source", m.cpus_source},
                          {"threads_per_core", m.threads_per_core},
+                         {"core_classes",
+                          {{"all", m.cores.all},
+                           {"performance", m.cores.performance},
+                           {"efficient", m.cores.efficient},
+                           {"source", m.cores.source}}},
                          {"numa_nodes", m.numa_nodes},
                          {"hypervisor", m.hypervisor}};
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace);

@@ -88,6 +88,61 @@ TEST_F(CpuQuotaFiles, V1JointControllers) {
   EXPECT_EQ(read_cpu_quota(root_)->cgroup_version, 1);
 }
 
+// Case r2, in a nested group of either version: 7.65 CPUs give 7 threads.
+TEST_F(CpuQuotaFiles, CaseR2FractionalQuotaOfANestedGroup) {
+  write("/proc/self/cgroup", "0::/a/b/c\n");
+  write("/sys/fs/cgroup/a/cpu.max", "max 100000\n");
+  write("/sys/fs/cgroup/a/b/cpu.max", "765000 100000\n");
+  write("/sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n");
+  EXPECT_EQ(usable_cpus(64, read_cpu_quota(root_)).count, 7);
+  EXPECT_EQ(usable_cpus(64, read_cpu_quota(root_)).source, "cgroup2 quota 7.65");
+
+  write("/proc/self/cgroup", "4:cpu,cpuacct:/x/y\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "382500\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "50000\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/x/y/cpu.cfs_quota_us", "-1\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/x/y/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(usable_cpus(64, read_cpu_quota(root_)).count, 7);
+  EXPECT_EQ(usable_cpus(64, read_cpu_quota(root_)).source, "cgroup1 quota 7.65");
+}
+
+// Docker with v1: /proc has the host's path, the mount shows the container's own group as the root.
+TEST_F(CpuQuotaFiles, V1InAContainerSeesOnlyTheRoot) {
+  write("/proc/self/cgroup", "3:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  ASSERT_TRUE(read_cpu_quota(root_).has_value());
+  EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 1.5);
+}
+
+// A cgroup namespace shows a process outside of its root as "/..".
+TEST_F(CpuQuotaFiles, RootOfANamespaceAndPathsAboveIt) {
+  write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+  for (const char* line : {"0::/\n", "0::/../other\n"}) {
+    write("/proc/self/cgroup", line);
+    ASSERT_TRUE(read_cpu_quota(root_).has_value()) << line;
+    EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 2) << line;
+  }
+}
+
+TEST_F(CpuQuotaFiles, HybridMountsReadBothVersions) {
+  write("/proc/self/cgroup", "2:cpu:/job\n0::/job\n");
+  write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000\n");
+  write("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  write("/sys/fs/cgroup/unified/job/cpu.max", "max 100000\n");
+  EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 3);
+  write("/sys/fs/cgroup/unified/job/cpu.max", "100000 100000\n");
+  EXPECT_DOUBLE_EQ(read_cpu_quota(root_)->cpus, 1);
+}
+
+TEST_F(CpuQuotaFiles, AQuotaWithoutAPeriodIsNone) {
+  write("/proc/self/cgroup", "3:cpu:/\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n");
+  EXPECT_FALSE(read_cpu_quota(root_).has_value());
+  write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "0\n");
+  EXPECT_FALSE(read_cpu_quota(root_).has_value());
+}
+
 TEST_F(CpuQuotaFiles, NoFilesNoLimit) {
   EXPECT_FALSE(read_cpu_quota(root_).has_value());
   write("/proc/self/cgroup", "nonsense\n::\n1:cpu:\n");

@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hwloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
+#include "engine/base/core_classes.h"
+#include "engine/base/cpu_library.h"
 #include "engine/base/cpuid.h"
 #include "tests/engine/base/cpuid_fixture_internal.h"
 
@@ -111,9 +115,76 @@ TEST_F(DetectMachine, DescriptionReplacesPreferences) {
   Result<Machine> m = detect_with(R"({"l1d": {"bytes": 65536}, "cpus_usable": 3, "brand": "planted"})");
   ASSERT_TRUE(m.ok()) << m.status().to_string();
   EXPECT_EQ(m->l1d, (CacheInfo{.bytes = 65536, .source = "description"}));
-  EXPECT_EQ(m->cpus_usable, 3);
-  EXPECT_EQ(m->cpus_source, "description");
-  EXPECT_EQ(m->brand, "planted");
+  Result<Machine> here = detect_machine();
+  ASSERT_TRUE(here.ok());
+  EXPECT_EQ(m->cpus_usable, std::min(3, here->cpus_usable));
+  EXPECT_EQ(m->cpus_source, here->cpus_usable < 3 ? here->cpus_source : "description");
+  // Measurements are labelled with what they were taken on.
+  EXPECT_EQ(m->brand, here->brand);
+}
+
+TEST_F(DetectMachine, AQuestionIsAnsweredForTheMachineAsDescribed) {
+  setenv("HONE_CPU", "sapphire_rapids", 1);
+  Result<Machine> asked = described_machine(), executing = detect_machine();
+  unsetenv("HONE_CPU");
+  ASSERT_TRUE(asked.ok()) << asked.status().to_string();
+  ASSERT_TRUE(executing.ok()) << executing.status().to_string();
+  EXPECT_EQ(*asked, parse_machine_description(*find_cpu_description("sapphire_rapids")).value());
+  EXPECT_TRUE(asked->features.has(Feature::kAmxTile));
+  Machine real = detect_machine().value();
+  EXPECT_TRUE(real.features.contains(executing->features));
+  EXPECT_EQ(executing->vendor, real.vendor);
+  EXPECT_EQ(executing->model, real.model);
+  EXPECT_LE(executing->cpus_usable, real.cpus_usable);
+  EXPECT_EQ(executing->l2, asked->l2);
+}
+
+TEST_F(DetectMachine, WithoutADescriptionBothAreTheSame) {
+  EXPECT_EQ(described_machine().value(), detect_machine().value());
+}
+
+TEST_F(DetectMachine, AFileIsUsedWhereNoNameFits) {
+  setenv("HONE_CPU", "zen9", 1);
+  for (const Result<Machine>& m : {detect_machine(), described_machine()}) {
+    ASSERT_FALSE(m.ok());
+    EXPECT_EQ(m.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(m.status().message(), HasSubstr("HONE_CPU=zen9: "));
+    EXPECT_THAT(m.status().message(), HasSubstr("alder_lake, ice_lake"));
+    EXPECT_EQ(m.status().message().find('\n'), std::string::npos);
+  }
+  unsetenv("HONE_CPU");
+}
+
+// A machine with two NUMA nodes and two classes of cores, as the OS would tell.
+TEST_F(DetectMachine, TopologyComesFromTheOs) {
+  if (read_core_classes("").performance > 0) GTEST_SKIP() << "this machine has two classes, which sysfs says first";
+  hwloc_topology_t planted;
+  ASSERT_EQ(hwloc_topology_init(&planted), 0);
+  ASSERT_EQ(hwloc_topology_set_synthetic(planted, "numa:2 core:4 pu:2"), 0);
+  ASSERT_EQ(hwloc_topology_load(planted), 0);
+  const struct {
+    const char* type;
+    unsigned first, last;
+  } kinds[] = {{"IntelCore", 0, 9}, {"IntelAtom", 10, 15}};
+  for (const auto& kind : kinds) {
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    hwloc_bitmap_set_range(cpus, kind.first, static_cast<int>(kind.last));
+    std::string name = "CoreType", value = kind.type;
+    hwloc_info_s info{.name = name.data(), .value = value.data()};
+    EXPECT_EQ(hwloc_cpukinds_register(planted, cpus, -1, 1, &info, 0), 0);
+    hwloc_bitmap_free(cpus);
+  }
+  ASSERT_EQ(hwloc_topology_export_xml(planted, path_.c_str(), 0), 0);
+  hwloc_topology_destroy(planted);
+  setenv("HWLOC_XMLFILE", path_.c_str(), 1);
+  Result<Machine> m = detect_machine();
+  unsetenv("HWLOC_XMLFILE");
+  ASSERT_TRUE(m.ok());
+  EXPECT_EQ(m->numa_nodes, 2);
+  EXPECT_EQ(m->threads_per_core, 2);
+  EXPECT_EQ(m->cores.performance, 10);
+  EXPECT_EQ(m->cores.efficient, 6);
+  EXPECT_EQ(m->cores.source, "hwloc");
 }
 
 TEST_F(DetectMachine, DescriptionOnlyRemovesFeatures) {
