@@ -39,8 +39,12 @@ class CodeGenerator {
   virtual std::string version() const = 0;
   // True when this generator can emit code that runs here for `isa`; the interpreter runs everywhere.
   virtual bool targets(Isa isa) const = 0;
-  // Compiles a verified kernel. Thread safe. Errors: unsupported (a lane count or op the ISA lacks), resource_exhausted
-  // (executable memory refused; names the system call and errno), internal.
+  // True when this generator can emit code for `isa`, be it here or for a machine that is asked about. targets()
+  // implies it; all of them emit every ISA.
+  virtual bool emits(Isa) const { return true; }
+  // Compiles a verified kernel; for an ISA that this CPU lacks the result may be looked at, not run. Thread safe.
+  // Errors: unsupported (a lane count or op the ISA lacks), resource_exhausted (executable memory refused; names the
+  // system call and errno), internal.
   virtual Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "engine/base/math.h"
 #include "engine/base/version.h"
@@ -26,8 +27,10 @@ constexpr int64_t kFewRows = 8;
 
 struct Ranked {
   const db::StoredDecision* stored;
+  const MachineKind* kind;
   Reason reason;
   bool other_key;
+  bool other_kind;
   double distance;
   bool superseded = false;  // a newer decision says the same thing
   double ns = 0;            // where times are comparable
@@ -57,7 +60,7 @@ class Resolution {
   }
 
   Result<MatmulPlan> run(const Decisions& decisions) {
-    for (const Ranked& candidate : rank(decisions.of_family(matmul::family(problem_)))) {
+    for (const Ranked& candidate : rank(decisions)) {
       if (std::optional<MatmulPlan> plan = try_decision(candidate)) {
         plan->rejected = std::move(rejected_);
         return *std::move(plan);
@@ -69,9 +72,10 @@ class Resolution {
  private:
   // Among decisions about this very problem the newest of each (code generator, thread count) counts, and of those the
   // fastest: a run that was asked for one thread must not hide what another found with two.
-  std::vector<Ranked> rank(std::span<const db::StoredDecision> family) const {
+  std::vector<Ranked> rank(const Decisions& decisions) const {
     std::vector<Ranked> ranked;
-    for (const db::StoredDecision& d : family) ranked.push_back(classify(d));
+    for (const Decisions::Known& known : decisions.of_family(matmul::family(problem_)))
+      ranked.push_back(classify(known.stored, decisions.kind(known)));
     auto newest_first = [](const Ranked& r) { return std::pair(-r.stored->decision.decided_at, -r.stored->id); };
     std::sort(ranked.begin(), ranked.end(),
               [&](const Ranked& a, const Ranked& b) { return newest_first(a) < newest_first(b); });
@@ -82,15 +86,22 @@ class Resolution {
       r.superseded = !seen.insert({winner.codegen, winner.threads}).second;
       r.ns = r.stored->decision.ns;
     }
-    auto order = [](const Ranked& r) { return std::tuple(r.reason, r.other_key, r.distance, r.superseded, r.ns); };
+    auto order = [](const Ranked& r) {
+      return std::tuple(r.reason, r.other_key, r.other_kind, r.distance, r.superseded, r.ns);
+    };
     std::stable_sort(ranked.begin(), ranked.end(),
                      [&](const Ranked& a, const Ranked& b) { return order(a) < order(b); });
     return ranked;
   }
 
-  Ranked classify(const db::StoredDecision& d) const {
-    Ranked r{&d, Reason::kNearMachine, d.machine.key != target_.key, distance(problem_.m, d.decision.problem.m)};
-    if (!r.other_key && foreign(d).empty())
+  Ranked classify(const db::StoredDecision& d, const MachineKind& kind) const {
+    Ranked r{.stored = &d,
+             .kind = &kind,
+             .reason = Reason::kNearMachine,
+             .other_key = d.machine.key != target_.key,
+             .other_kind = kind != target_.kind,
+             .distance = distance(problem_.m, d.decision.problem.m)};
+    if (!r.other_key && !r.other_kind && foreign(d).empty())
       r.reason = d.decision.problem.text == text_ ? Reason::kExact : Reason::kNearShape;
     return r;
   }
@@ -137,7 +148,7 @@ class Resolution {
     plan.numerics = winner.numerics;
     plan.reason = candidate.reason;
     if (plan.reason == Reason::kExact && !difference.empty()) plan.reason = Reason::kNearShape;
-    plan.from = origin(*candidate.stored, difference);
+    plan.from = origin(candidate, difference);
     return plan;
   }
 
@@ -182,7 +193,8 @@ class Resolution {
     return p;
   }
 
-  Origin origin(const db::StoredDecision& d, const std::string& difference) const {
+  Origin origin(const Ranked& candidate, const std::string& difference) const {
+    const db::StoredDecision& d = *candidate.stored;
     Origin from{.decision = d.id,
                 .problem = d.decision.problem.text,
                 .m = d.decision.problem.m,
@@ -196,7 +208,8 @@ class Resolution {
       if (!what.empty()) from.difference += (from.difference.empty() ? "" : "; ") + what;
     };
     if (d.decision.problem.m != problem_.m) add(fmt::format("tuned for m={}, asked for m={}", from.m, problem_.m));
-    if (d.machine.key != target_.key) add("measured on another kind of machine");
+    if (candidate.other_key) add("measured on a CPU with other features");
+    if (candidate.other_kind) add(kind_difference(*candidate.kind, target_.kind));
     add(foreign(d));
     add(difference);
     return from;
@@ -266,23 +279,32 @@ std::string_view reason_name(Reason reason) {
   return "?";
 }
 
-Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators) {
+Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators,
+                   Purpose purpose) {
   Target target{.key = machine.key(),
+                .kind = kind_of(machine),
                 .caches = blocking_caches(machine),
                 .threads = std::max(1, threads),
                 .engine = std::string(engine_label()),
                 .codegens = {}};
   for (jit::CodeGenerator* g : generators) {
     CodegenLabel label{.name = std::string(g->name()), .version = g->version(), .isas = {}};
-    for (Isa isa : all_isas())
-      if ((machine.supports(isa) || g->name() == "interp") && g->targets(isa)) label.isas.push_back(isa);
+    for (Isa isa : all_isas()) {
+      const bool has = machine.supports(isa) || g->name() == "interp";
+      if (has && (purpose == Purpose::kAsk ? g->emits(isa) : g->targets(isa))) label.isas.push_back(isa);
+    }
     if (!label.isas.empty()) target.codegens.push_back(std::move(label));
   }
   return target;
 }
 
 Decisions::Decisions(std::vector<db::StoredDecision> decisions) : size_(decisions.size()) {
-  for (db::StoredDecision& d : decisions) families_[d.decision.problem.family].push_back(std::move(d));
+  std::unordered_map<std::string, size_t> kind_of_label;
+  for (db::StoredDecision& d : decisions) {
+    const auto [at, is_new] = kind_of_label.try_emplace(d.machine.label, kinds_.size());
+    if (is_new) kinds_.push_back(kind_of(read_machine_label(d.machine.label)));
+    families_[d.decision.problem.family].push_back({.stored = std::move(d), .kind = at->second});
+  }
 }
 
 Result<Decisions> Decisions::load(db::Store& store) {
@@ -290,7 +312,7 @@ Result<Decisions> Decisions::load(db::Store& store) {
   return Decisions(std::move(all));
 }
 
-std::span<const db::StoredDecision> Decisions::of_family(const std::string& family) const {
+std::span<const Decisions::Known> Decisions::of_family(const std::string& family) const {
   const auto it = families_.find(family);
   if (it == families_.end()) return {};
   return it->second;

@@ -1,9 +1,11 @@
 // The Resolver: a problem, this machine and what was measured before -> the plan to run, and the reason for it.
 //
-//   exact         this problem was tuned on a machine with this compatibility key, by this build
+//   exact         this problem was tuned on this kind of machine (engine/base/machine_kind.h) with this compatibility
+//   key,
+//                 by this build
 //   near_shape    so was a problem of the same family (all but m equal), at the nearest m
-//   near_machine  a problem of the family was tuned under another key, by another build or code generator, or with more
-//                 threads than there are here
+//   near_machine  a problem of the family was tuned under another key, on another kind of machine, by another build or
+//                 code generator, or with more threads than there are here
 //   default       nothing usable was measured: matmul::default_program
 //
 // A plan that comes out is legal here, whatever the database says: every decision is parsed, adapted and checked again,
@@ -18,7 +20,7 @@
 #include <vector>
 
 #include "db/store.h"
-#include "engine/base/machine.h"
+#include "engine/base/machine_kind.h"
 #include "jit/codegen.h"
 #include "kernels/matmul/problem.h"
 #include "kernels/matmul/program.h"
@@ -33,14 +35,20 @@ struct CodegenLabel {
 // What plans are made for.
 struct Target {
   std::string key;  // compatibility key of the machine
+  MachineKind kind;
   BlockingCaches caches;
   int threads = 1;                     // at most
   std::string engine;                  // "hone 0.1.0", as in db::BuildLabel
   std::vector<CodegenLabel> codegens;  // preferred first
 };
 
-// `generators` are those that may be chosen; a generator that targets nothing here is left out.
-Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators);
+// What becomes of the plans: they run here, or they answer a question about a machine that may be another.
+enum class Purpose : uint8_t { kExecute, kAsk };
+
+// `generators` are those that may be chosen; a generator that has nothing for this machine is left out. `machine` is
+// detect_machine() where plans are executed, described_machine() where not.
+Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators,
+                   Purpose purpose = Purpose::kExecute);
 
 // Name that a plan has as code generator when no generator can be used: the precompiled kernel of kernels/matmul.
 inline constexpr std::string_view kFallbackCodegen = "precompiled";
@@ -52,11 +60,17 @@ class Decisions {
   explicit Decisions(std::vector<db::StoredDecision> decisions);
   static Result<Decisions> load(db::Store& store);
 
-  std::span<const db::StoredDecision> of_family(const std::string& family) const;
+  struct Known {
+    db::StoredDecision stored;
+    size_t kind = 0;
+  };
+  std::span<const Known> of_family(const std::string& family) const;
+  const MachineKind& kind(const Known& known) const { return kinds_[known.kind]; }  // where it was measured
   size_t size() const { return size_; }
 
  private:
-  std::map<std::string, std::vector<db::StoredDecision>> families_;
+  std::map<std::string, std::vector<Known>> families_;
+  std::vector<MachineKind> kinds_;  // one per distinct label: parsing it takes longer than a lookup
   size_t size_ = 0;
 };
 

@@ -58,8 +58,7 @@ Result<Setup> prepare(const BenchArgs& args) {
           fmt::format("--plan takes tuned, default, both or a program: {}", program.status().message()));
     s.program = *program;
   }
-  HONE_ASSIGN_OR_RETURN(s.machine, detect_machine());
-  note_ignored_variables(s.machine);
+  HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
   HONE_ASSIGN_OR_RETURN(s.threads, parse_threads(args.threads));
   if (s.threads.empty()) {
     s.threads = {1};

@@ -152,6 +152,19 @@ void write_message(std::string_view text) {
   (void)std::fflush(stderr);
 }
 
+Result<Machine> executing_machine() {
+  HONE_ASSIGN_OR_RETURN(Machine machine, detect_machine());
+  if (const std::optional<std::string> cpu = env("HONE_CPU")) {
+    HONE_ASSIGN_OR_RETURN(const Machine described, described_machine());
+    std::string lacking;
+    for (const std::string& name : described.features.without(machine.features).names())
+      lacking += (lacking.empty() ? "; not here: " : ",") + name;
+    note(fmt::format("HONE_CPU={}: code runs on this CPU, with the features that both have{}", *cpu, lacking));
+  }
+  note_ignored_variables(machine);
+  return machine;
+}
+
 void note_ignored_variables(const Machine& machine) {
   const ThreadSetting threads = threads_in_force(machine);
   if (threads.source.find("HONE_THREADS=") != std::string::npos)

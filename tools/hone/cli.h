@@ -54,6 +54,9 @@ Status typed(const Status& status);
 void note(const std::string& message);
 // To stderr as it is. Not fmt::print, which throws when stderr is full: there is nobody left to tell.
 void write_message(std::string_view text);
+// The machine that this command runs code on. Says so when HONE_CPU describes another one, and what
+// note_ignored_variables() says.
+Result<Machine> executing_machine();
 // Says so when HONE_THREADS is set to something that is ignored.
 void note_ignored_variables(const Machine& machine);
 

@@ -73,7 +73,7 @@ Status add_code(const matmul::MatmulProblem& problem, const plan::MatmulPlan& pl
 }
 
 Result<plan::Target> target_of(const ExplainArgs& args) {
-  HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
+  HONE_ASSIGN_OR_RETURN(const Machine machine, described_machine());
   std::vector<jit::CodeGenerator*> generators = jit::compiling_generators();
   if (!args.codegen.empty()) {
     const Result<jit::CodeGenerator*> only = jit::find_code_generator(args.codegen);
@@ -82,7 +82,7 @@ Result<plan::Target> target_of(const ExplainArgs& args) {
   }
   note_ignored_variables(machine);
   const int threads = args.threads > 0 ? args.threads : threads_in_force(machine).threads;
-  return plan::make_target(machine, threads, generators);
+  return plan::make_target(machine, threads, generators, plan::Purpose::kAsk);
 }
 
 int run_explain(const ExplainArgs& args) {

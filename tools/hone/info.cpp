@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "autotune/measure/peak.h"
+#include "engine/base/cpu_library.h"
 #include "engine/base/env.h"
 #include "engine/base/version.h"
 #include "jit/codegen.h"
@@ -16,6 +17,7 @@ struct InfoArgs {
   bool json = false;
   std::string output = "text";
   bool measure = false;
+  bool cpus = false;
   std::string db;
 };
 
@@ -32,7 +34,7 @@ Json codegens_json(const Machine& machine) {
   for (const jit::CodeGenerator* g : jit::code_generators()) {
     Json isas = Json::array();
     for (Isa isa : all_isas())
-      if (machine.supports(isa) && g->targets(isa)) isas.push_back(isa_info(isa).name);
+      if (machine.supports(isa) && g->emits(isa)) isas.push_back(isa_info(isa).name);
     all.push_back({{"name", g->name()}, {"version", g->version()}, {"isa", isas}});
   }
   return all;
@@ -55,15 +57,30 @@ std::string size_text(const Json& cache) {
   return fmt::format("{} ({})", size, cache["source"].get<std::string>());
 }
 
+std::string labelled(std::string_view label, const Json& text) {
+  const std::string value = text.get<std::string>();
+  return value.empty() ? "" : fmt::format("{}{}", label, value);
+}
+
+std::string cores_text(const Json& machine) {
+  const Json& cores = machine["core_classes"];
+  const int64_t all = cores["all"].get<int64_t>(), performance = cores["performance"].get<int64_t>();
+  if (performance == 0) return all == 0 ? "unknown" : fmt::format("{} of one class", all);
+  return fmt::format("{} ({} performance, {} efficient)", all, performance, cores["efficient"].dump());
+}
+
 void print_text(const Json& info) {
   const Json& m = info["machine"];
   print("hone {}\n", info["version"].get<std::string>());
   print("machine     {}\n", m.value("brand", m["vendor"].get<std::string>()));
-  print("            family {} model {} stepping {}{}\n", m["family"].dump(), m["model"].dump(), m["stepping"].dump(),
-        m["hypervisor"].get<std::string>().empty() ? "" : ", hypervisor " + m["hypervisor"].get<std::string>());
+  print("            {} family {} model {} stepping {}{}{}\n", m["vendor"].get<std::string>(), m["family"].dump(),
+        m["model"].dump(), m["stepping"].dump(), labelled(", microarchitecture ", m["microarch"]),
+        labelled(", hypervisor ", m["hypervisor"]));
   print("key         {}\n", m["key"].get<std::string>());
+  if (!m["isa_masked"].empty()) print("masked      {}\n", m["isa_masked"].dump());
   print("cpus        {} usable ({}), {} numa node(s), {} thread(s) per core\n", m["cpus_usable"].dump(),
         m["cpus_source"].get<std::string>(), m["numa_nodes"].dump(), m["threads_per_core"].dump());
+  print("core class  {}{}\n", cores_text(m), labelled(", from ", m["core_classes"]["source"]));
   print("threads     {} ({})\n", info["threads"]["value"].dump(), info["threads"]["source"].get<std::string>());
   print("caches      l1d {}, l2 {}, l3 {}\n", size_text(m["l1d"]), size_text(m["l2"]), size_text(m["l3"]));
   for (const Json& g : info["codegens"])
@@ -78,8 +95,36 @@ void print_text(const Json& info) {
   }
 }
 
+// The descriptions that HONE_CPU takes by name.
+int run_cpus(const InfoArgs& args) {
+  Json cpus = Json::array();
+  for (const CpuDescription& cpu : cpu_library()) {
+    const Result<Machine> machine = parse_machine_description(cpu.json);
+    if (!machine.ok()) return fail(internal_error(fmt::format("{}: {}", cpu.name, machine.status().message())));
+    const Result<Isa> isa = machine->best_isa();
+    cpus.push_back({{"name", cpu.name},
+                    {"best_isa", isa.ok() ? isa_info(*isa).name : ""},
+                    {"source", Json::parse(cpu.json)["source"]},
+                    {"machine", Json::parse(machine_to_json(*machine))}});
+  }
+  if (args.json || args.output == "json") {
+    print("{}\n", dump({{"cpus", cpus}}, 2));
+    return kDone;
+  }
+  for (const Json& cpu : cpus) {
+    const Json& m = cpu["machine"];
+    auto kib = [&](const char* cache) { return m[cache]["bytes"].get<int64_t>() / 1024; };
+    print("{:17} {:7} {:42} {:36} l1d {} KiB, l2 {} KiB, l3 {} KiB\n", cpu["name"].get<std::string>(),
+          cpu["best_isa"].get<std::string>(), m["brand"].get<std::string>(), "cpus " + cores_text(m), kib("l1d"),
+          kib("l2"), kib("l3"));
+  }
+  return kDone;
+}
+
 int run_info(const InfoArgs& args) {
-  const Result<Machine> machine = detect_machine();
+  if (args.cpus) return run_cpus(args);
+  // Measuring runs code; everything else is a question, which HONE_CPU may ask about another machine.
+  const Result<Machine> machine = args.measure ? executing_machine() : described_machine();
   if (!machine.ok()) return fail(machine.status());
   const ThreadSetting threads = threads_in_force(*machine);
   const Status exec = jit::exec_memory_available();
@@ -110,7 +155,10 @@ void add_info(CLI::App& app, Run& run) {
   auto args = std::make_shared<InfoArgs>();
   command->add_flag("--json", args->json, "one JSON object");
   command->add_option("-o,--output", args->output, "text or json")->check(CLI::IsMember({"text", "json"}));
-  command->add_flag("--measure", args->measure, "also measure FMA peak and read bandwidth (about a second)");
+  CLI::Option* measure =
+      command->add_flag("--measure", args->measure, "also measure FMA peak and read bandwidth (about a second)");
+  CLI::Option* cpus = command->add_flag("--cpus", args->cpus, "the machines that HONE_CPU knows by name");
+  cpus->excludes(measure);
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->callback([args, &run] { run = [args] { return run_info(*args); }; });
 }

@@ -66,9 +66,8 @@ Result<Setup> prepare(const TuneArgs& args) {
   s.options.fresh = args.fresh;
   autotune::SteadyClock clock;
   s.options.seed = args.seed != 0 ? args.seed : static_cast<uint64_t>(clock.now_ns());
-  HONE_ASSIGN_OR_RETURN(s.machine, detect_machine());
+  HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
   s.options.max_threads = threads_in_force(s.machine).threads;
-  note_ignored_variables(s.machine);
   HONE_ASSIGN_OR_RETURN(s.store, open_store(args.db, db::OpenMode::kReadWrite));
   return s;
 }

@@ -51,9 +51,10 @@ Status fill(const std::string& path, const std::vector<matmul::MatmulProblem>& a
   const plan::CodegenLabel& codegen = target.codegens.front();
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, db::open({.path = path}));
   HONE_ASSIGN_OR_RETURN(const Isa isa, this_machine().best_isa());
-  HONE_ASSIGN_OR_RETURN(const int64_t run, store->begin_run({.key = target.key, .label = "{}"},
-                                                            {target.engine, codegen.name + "=" + codegen.version},
-                                                            {.cache_mode = "cold", .settings = "{}"}));
+  HONE_ASSIGN_OR_RETURN(const int64_t run,
+                        store->begin_run({.key = target.key, .label = machine_to_json(this_machine())},
+                                         {target.engine, codegen.name + "=" + codegen.version},
+                                         {.cache_mode = "cold", .settings = "{}"}));
   for (const matmul::MatmulProblem& p : all) {
     const db::Candidate winner{.program = matmul::to_string(matmul::default_program(p, {isa, target.caches, 1})),
                                .codegen = codegen.name,
