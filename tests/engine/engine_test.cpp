@@ -40,9 +40,9 @@ class EngineWithDatabase : public ::testing::Test {
     const matmul::MatmulProblem p = matmul::parse_problem(problem_text).value();
     Result<std::unique_ptr<db::Store>> db = db::open({.path = path_});
     ASSERT_TRUE(db.ok()) << db.status().to_string();
-    Result<int64_t> run =
-        (*db)->begin_run({.key = target_.key, .label = "{}"}, {.engine = target_.engine, .codegens = ""},
-                         {.seed = 1, .cache_mode = "warm", .noise_bound = 0.01, .settings = "{}"});
+    Result<int64_t> run = (*db)->begin_run({.key = target_.key, .label = machine_to_json(detect_machine().value())},
+                                           {.engine = target_.engine, .codegens = ""},
+                                           {.seed = 1, .cache_mode = "warm", .noise_bound = 0.01, .settings = "{}"});
     ASSERT_TRUE(run.ok()) << run.status().to_string();
     db::Decision d;
     d.problem = {.text = matmul::to_string(p), .family = matmul::family(p), .m = p.m};
