@@ -2,6 +2,7 @@
 // input makes it crash. Problems are tiny and budgets short: what is measured is not of interest here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "tests/tools/run_hone.h"
 
@@ -360,6 +363,102 @@ TEST_F(HoneCli, OtherMachinesCanBeDescribed) {
   const Outcome threads = hone({"explain", kProblem}, {.env = {{"HONE_THREADS", "many"}}});
   EXPECT_EQ(threads.code, 0);
   EXPECT_THAT(threads.err, HasSubstr("HONE_THREADS=many is not a positive number"));
+}
+
+TEST_F(HoneCli, InfoListsTheMachinesThatHoneCpuKnows) {
+  const Outcome text = hone({"info", "--cpus"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  const Outcome json = hone({"info", "--cpus", "--json"});
+  const Json cpus = Json::parse(json.out)["cpus"];
+  EXPECT_EQ(lines_of(text.out).size(), cpus.size());
+  for (const Json& cpu : cpus) {
+    const std::string name = cpu["name"];
+    SCOPED_TRACE(name);
+    EXPECT_THAT(text.out, HasSubstr(name));
+    EXPECT_THAT(cpu["source"].get<std::string>(), Not(IsEmpty()));
+    // The machine as described, whatever this one is.
+    const Json info = Json::parse(hone({"info", "--json"}, {.env = {{"HONE_CPU", name}}}).out);
+    EXPECT_EQ(info["machine"], cpu["machine"]);
+    EXPECT_EQ(info["threads"]["value"], cpu["machine"]["cpus_usable"]);
+  }
+  refused({"info"}, 2, "HONE_CPU=zen9: ", {.env = {{"HONE_CPU", "zen9"}}});
+  refused({"info", "--cpus", "--measure"}, 2, "--measure");
+}
+
+// The chosen instruction set of every machine by name, asked from wherever this runs. With one program for several
+// machines goes the same code, byte for byte, from every code generator: nothing but the ISA decides it.
+TEST_F(HoneCli, ExplainAnswersForMachinesThatAreNotHere) {
+  std::map<std::string, std::vector<std::string>> code;
+  const Json library = Json::parse(hone({"info", "--cpus", "--json"}).out);
+  for (const Json& cpu : library["cpus"]) {
+    const std::string name = cpu["name"], isa = cpu["best_isa"];
+    SCOPED_TRACE(name);
+    const Setting as{.env = {{"HONE_CPU", name}}};
+    const Json info = Json::parse(hone({"info", "--json"}, as).out);
+    for (const Json& g : info["codegens"]) {
+      if (g["name"] == "interp") continue;
+      const Outcome o = hone({"explain", kProblem, "--codegen", g["name"], "--asm", "--json"}, as);
+      ASSERT_EQ(o.code, 0) << o.err;
+      const Json e = Json::parse(o.out);
+      const std::string program = e["plan"]["program"];
+      EXPECT_THAT(program, HasSubstr("vectorize(" + isa + ","));
+      code[g["name"].get<std::string>() + " " + program].push_back(e["asm"]);
+    }
+  }
+  size_t most = 0;
+  for (const auto& [what, versions] : code) {
+    most = std::max(most, versions.size());
+    for (const std::string& version : versions) EXPECT_EQ(version, versions.front()) << what;
+  }
+  EXPECT_GE(most, 4u) << "no program was chosen for several machines";
+}
+
+TEST_F(HoneCli, RunningCodeUnderADescriptionSaysSoOnce) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"tune", kProblem, "--budget", "0.1s"},
+        std::vector<std::string>{"bench", kProblem, "-r", "2", "--seconds", "0.1", "--plan", "default"}}) {
+    const Outcome o = hone(args, {.env = {{"HONE_CPU", "sapphire_rapids"}}});
+    EXPECT_EQ(o.code, 0) << o.err;
+    const std::string line = "HONE_CPU=sapphire_rapids: code runs on this CPU";
+    const size_t at = o.err.find(line);
+    EXPECT_NE(at, std::string::npos) << o.err;
+    EXPECT_EQ(o.err.find(line, at + 1), std::string::npos) << o.err;
+  }
+  EXPECT_THAT(hone({"explain", kProblem}, {.env = {{"HONE_CPU", "sapphire_rapids"}}}).err, IsEmpty());
+}
+
+// Settings that change no code find the plan; a machine with other features does not call it its own.
+TEST_F(HoneCli, d2_settings_that_change_no_code_find_the_stored_plan) {
+  ASSERT_EQ(hone({"tune", kProblem, "--budget", "0.1s"}).code, 0);
+  auto reason = [&](const Setting& setting) {
+    const Outcome o = hone({"explain", kProblem, "--json"}, setting);
+    return o.code == 0 ? Json::parse(o.out)["reason"].get<std::string>() : o.err;
+  };
+  EXPECT_EQ(reason({}), "exact");
+  EXPECT_EQ(reason({.env = {{"HONE_LOG", "dispatch,db"}}}), "exact");
+  EXPECT_EQ(reason({.env = {{"HONE_JIT_DUMP", scratch_.string()}}}), "exact");
+  EXPECT_EQ(reason({.env = {{"HONE_THREADS", "64"}}}), "exact");
+  if (std::getenv("HONE_CPU") != nullptr) return;  // the rows below set it
+  EXPECT_EQ(reason({.env = {{"HONE_CPU", write("l3.json", R"({"l3": {"bytes": 1048576}, "cpus_usable": 64})")}}}),
+            "exact");
+  EXPECT_NE(reason({.env = {{"HONE_CPU", write("less.json", R"({"isa": ["avx", "avx2", "fma", "bmi2"]})")}}}), "exact");
+  EXPECT_EQ(reason({.env = {{"HONE_CPU", write("model.json", R"({"model": 1})")}}}), "near_machine");
+}
+
+// A process of one CPU that is asked for eight threads.
+TEST_F(HoneCli, r3_one_cpu_in_the_affinity_mask) {
+  std::thread([&] {  // children inherit the mask of the thread that starts them
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    const Json info = Json::parse(hone({"info", "--json"}).out);
+    if (std::getenv("HONE_CPU") == nullptr) {
+      EXPECT_EQ(info["machine"]["cpus_usable"], 1);
+    }
+    EXPECT_EQ(hone({"bench", kProblem, "--threads", "8", "-r", "2", "--seconds", "0.1", "--plan", "default"}).code, 0);
+  })
+      .join();
 }
 
 TEST_F(HoneCli, ThreadsMayExceedTheCpus) {

@@ -72,7 +72,8 @@ std::string cores_text(const Json& machine) {
 void print_text(const Json& info) {
   const Json& m = info["machine"];
   print("hone {}\n", info["version"].get<std::string>());
-  print("machine     {}\n", m.value("brand", m["vendor"].get<std::string>()));
+  print("machine     {}{}\n", m.value("brand", m["vendor"].get<std::string>()),
+        info["hone_cpu"].is_null() ? "" : fmt::format(" (HONE_CPU={})", info["hone_cpu"].get<std::string>()));
   print("            {} family {} model {} stepping {}{}{}\n", m["vendor"].get<std::string>(), m["family"].dump(),
         m["model"].dump(), m["stepping"].dump(), labelled(", microarchitecture ", m["microarch"]),
         labelled(", hypervisor ", m["hypervisor"]));
@@ -128,7 +129,9 @@ int run_info(const InfoArgs& args) {
   if (!machine.ok()) return fail(machine.status());
   const ThreadSetting threads = threads_in_force(*machine);
   const Status exec = jit::exec_memory_available();
+  const std::optional<std::string> hone_cpu = env("HONE_CPU");
   Json info = {{"version", version()},
+               {"hone_cpu", hone_cpu ? Json(*hone_cpu) : Json(nullptr)},
                {"machine", Json::parse(machine_to_json(*machine))},
                {"threads", {{"value", threads.threads}, {"source", threads.source}}},
                {"peak", nullptr},
