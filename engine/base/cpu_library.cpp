@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array kLibrary = {
 #define HONE_CPU_DESCRIPTION(name, json) CpuDescription{name, json},
-#include "cpu_library_data.inc"
+#include "engine/base/cpu_library_data.inc"  // made by CMake
 #undef HONE_CPU_DESCRIPTION
 };
 
