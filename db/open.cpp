@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "db/salvage.h"
 #include "db/store_internal.h"
 #include "engine/base/env.h"
 
@@ -28,6 +29,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using StorePtr = std::unique_ptr<Store>;
+
+// How long the first access waits before it is asked whether the file system has locks at all.
+constexpr int kOpenTimeoutMs = 300;
 
 constexpr std::string_view kElsewhere = "set HONE_DB or --db to a writable path to keep results";
 
@@ -59,7 +63,9 @@ class FolderLock {
   FolderLock(const std::string& path, int kind)
       : folder_(::open(fs::path(path).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     for (int i = 0; folder_ >= 0 && i < 2000; ++i) {
-      if (flock(folder_, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+      if (flock(folder_, kind | LOCK_NB) == 0) return;
+      possible_ = errno != ENOLCK && errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS;
+      if (errno != EWOULDBLOCK) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
@@ -68,8 +74,10 @@ class FolderLock {
   }
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
+  bool possible() const { return possible_; }  // the file system knows locks
 
  private:
+  bool possible_ = true;
   const int folder_;
 };
 
@@ -101,6 +109,37 @@ Result<StorePtr> in_memory(std::string message, std::span<const Migration> steps
   return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
 }
 
+// Some network and shared file systems have no locks, and SQLite takes their refusal (ENOLCK) for another process that
+// holds the lock. So it is asked about a file that nobody else can hold.
+bool has_locks(const std::string& path) {
+  const std::string probe = fmt::format("{}.locks-{}", path, getpid());
+  bool locked = true;
+  try {
+    SQLite::Database database(probe, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    database.exec("BEGIN EXCLUSIVE; ROLLBACK");
+  } catch (const SQLite::Exception& e) {
+    locked = !is_busy(e) && (e.getErrorCode() & 0xff) != SQLITE_IOERR;
+  }
+  std::error_code ignored;
+  if (fs::remove(probe, ignored)) return locked;
+  return FolderLock(path, LOCK_SH).possible();  // no file can be made there
+}
+
+SQLite::Exception no_locks() { return SQLite::Exception("its file system has no locks", SQLITE_IOERR_LOCK); }
+
+bool may_mean_no_locks(const SQLite::Exception& e) { return is_busy(e) || (e.getErrorCode() & 0xff) == SQLITE_IOERR; }
+
+// What can be read of a damaged file that is not to be moved.
+Result<StorePtr> salvaged_in_memory(const std::string& path, const std::string& message,
+                                    std::span<const Migration> steps) {
+  std::optional<Salvaged> saved = salvage(path, steps);
+  if (!saved) return in_memory(message, steps);
+  StoreState state{.mode = OpenMode::kInMemory,
+                   .message = fmt::format("{} ({})", message, saved->summary()),
+                   .schema_version = steps.back().version};
+  return StorePtr(std::make_unique<SqliteStore>(std::move(saved->connection), std::move(state)));
+}
+
 // file:PATH?immutable=1, with everything that has a meaning in a URI encoded.
 std::string immutable_uri(const std::string& path) {
   std::string uri = "file:";
@@ -116,10 +155,12 @@ std::string immutable_uri(const std::string& path) {
 std::unique_ptr<Connection> connect_to_read(const std::string& path) {
   try {
     auto connection = std::make_unique<Connection>(path, path, SQLite::OPEN_READONLY);
+    connection->database().setBusyTimeout(kOpenTimeoutMs);
     (void)read_schema(connection->database());
+    connection->database().setBusyTimeout(kBusyTimeoutMs);
     return connection;
   } catch (const SQLite::Exception& e) {
-    if (is_busy(e) || is_damage(e)) throw;
+    if (is_damage(e) || (is_busy(e) && has_locks(path))) throw;
   }
   return std::make_unique<Connection>(path, immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
 }
@@ -167,7 +208,8 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
       return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
     });
   } catch (const SQLite::Exception& e) {
-    return in_memory(fmt::format("{}{} cannot be read ({}): {}", prefix, path, e.what(), instead), steps);
+    const std::string message = fmt::format("{}{} cannot be read ({}): {}", prefix, path, e.what(), instead);
+    return is_damage(e) ? salvaged_in_memory(path, message, steps) : in_memory(message, steps);
   }
 }
 
@@ -191,12 +233,31 @@ Status may_quarantine(const std::string& path) {
       "{} is not a database and is left alone, as its name does not end in .db or .sqlite; give another path", path));
 }
 
-// Moves the damaged file and its side files away. Several processes may find the damage at once: only the first still
-// sees the inode that was found damaged. Returns the new name, "" when someone else was first.
-Result<std::string> quarantine(const std::string& path, const FileState& damaged) {
+// Writes what was saved to a file of its own beside `path`; its name, "" when there is no room for it.
+std::string write_beside(const std::string& path, Salvaged& saved) {
+  const std::string name = fmt::format("{}.salvage-{}", path, getpid());
+  std::error_code ignored;
+  fs::remove(name, ignored);
+  try {
+    SQLite::Statement vacuum(saved.connection->database(), "VACUUM INTO ?");
+    vacuum.bind(1, name);
+    vacuum.exec();
+    return name;
+  } catch (const SQLite::Exception&) {
+    fs::remove(name, ignored);
+    return "";
+  }
+}
+
+// Moves the damaged file and its side files away, and puts what could be read in its place. Several processes may find
+// the damage at once: only the first still sees the inode that was found damaged. Returns what happened, "" when
+// someone else was first.
+Result<std::string> quarantine(const std::string& path, const FileState& damaged, std::span<const Migration> steps) {
   FolderLock nobody_opens(path, LOCK_EX);
   HONE_ASSIGN_OR_RETURN(const FileState file, look_at(path));
   if (!file.exists || file.inode != damaged.inode || file.device != damaged.device) return std::string();
+  std::optional<Salvaged> saved = salvage(path, steps);
+  const std::string fresh = saved ? write_beside(path, *saved) : "";
   const std::string first = fmt::format("{}.corrupt-{}", path, static_cast<int64_t>(std::time(nullptr)));
   std::string name = first;
   std::error_code error;
@@ -204,8 +265,31 @@ Result<std::string> quarantine(const std::string& path, const FileState& damaged
   // The log first: a log left beside the new file would be replayed into it.
   for (const char* side : {"-wal", "-shm", "-journal"}) fs::rename(path + side, name + side, error);  // mostly absent
   fs::rename(path, name, error);
-  if (error) return unavailable(fmt::format("cannot move {} away: {}", path, error.message()));
-  return name;
+  if (error) {
+    const std::string why = error.message();
+    if (!fresh.empty()) fs::remove(fresh, error);
+    return unavailable(fmt::format("cannot move {} away: {}", path, why));
+  }
+  if (!saved) return fmt::format("moved to {}, started a new one", name);
+  if (!fresh.empty()) fs::rename(fresh, path, error);
+  if (fresh.empty() || error) {
+    return fmt::format("moved to {}, started a new one, as there was no room for the {} records that can be read", name,
+                       saved->records);
+  }
+  return fmt::format("moved to {}, {}", name, saved->summary());
+}
+
+// read_schema() that does not wait long for a lock that there is not.
+SchemaState first_look(const std::string& path, SQLite::Database& database) {
+  database.setBusyTimeout(kOpenTimeoutMs);
+  try {
+    const SchemaState schema = read_schema(database);
+    database.setBusyTimeout(kBusyTimeoutMs);
+    return schema;
+  } catch (const SQLite::Exception& e) {
+    if (may_mean_no_locks(e) && !has_locks(path)) throw no_locks();
+    throw;
+  }
 }
 
 // One attempt at the file itself. ok with a null store: read it instead, for the reason in `why_not`.
@@ -214,7 +298,7 @@ Result<StorePtr> try_to_write(const std::string& path, const std::string& messag
   return with_retry([&]() -> Result<StorePtr> {
     auto connection = std::make_unique<Connection>(path, path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     SQLite::Database& database = connection->database();
-    SchemaState schema = read_schema(database);
+    SchemaState schema = first_look(path, database);
     if (schema.owner == Owner::kOther) return not_ours(path);
     if (schema.version > steps.back().version) {
       why_not = "newer schema";  // open_to_read words it
@@ -262,14 +346,14 @@ Result<StorePtr> open_to_write(const std::string& path, std::span<const Migratio
             path, fmt::format("cannot write {} ({}): opened for reading only; {}", path, e.what(), kElsewhere), steps);
       }
       HONE_RETURN_IF_ERROR(may_quarantine(path));
-      Result<std::string> moved = quarantine(path, file);
+      Result<std::string> moved = quarantine(path, file, steps);
       if (!moved.ok()) {
-        return in_memory(fmt::format("{} is damaged ({}) and {}: working in memory; {}", path, e.what(),
-                                     moved.status().message(), kElsewhere),
-                         steps);
+        return salvaged_in_memory(path,
+                                  fmt::format("{} is damaged ({}) and {}: working in memory; {}", path, e.what(),
+                                              moved.status().message(), kElsewhere),
+                                  steps);
       }
-      if (!moved->empty())
-        message = fmt::format("{} was damaged ({}): moved to {}, started a new one", path, e.what(), *moved);
+      if (!moved->empty()) message = fmt::format("{} was damaged ({}): {}", path, e.what(), *moved);
     }
   }
   return in_memory(fmt::format("{} keeps getting damaged: working in memory; {}", path, kElsewhere), steps);

@@ -19,6 +19,8 @@ std::span<const Migration> migrations();  // ascending versions from 1
 struct Table {
   const char* name;
   bool checked;  // when opening; see check_small_tables
+  bool derived =
+      false;  // made of the others: not worth saving from a damaged file, where nothing vouches for its bytes
 };
 // Every table of the newest schema; a table comes after those that it refers to.
 std::span<const Table> tables();

@@ -41,6 +41,20 @@ constexpr const char* kRules[] = {
     "decisions "
     "WHERE winner_id = fallback_id AND abs(speedup - 1) > 0.01 AND (speedup_lo > 1.01 OR speedup_hi < 0.99) ORDER BY "
     "id",
+    // runs and sessions
+    "SELECT 'run ' || id || ': has no uid' AS fault FROM runs WHERE uid = '' ORDER BY id",
+    "SELECT 'decision ' || d.id || ': is about problem ' || d.problem_id || ', its run ' || r.id || ' about problem ' "
+    "|| r.problem_id AS fault FROM decisions d JOIN runs r ON r.id = d.run_id WHERE r.problem_id <> d.problem_id "
+    "ORDER BY d.id",
+    "SELECT 'run ' || r.id || ': its machine or build is not that of session ' || s.id AS fault FROM runs r "
+    "JOIN sessions s ON s.id = r.session_id WHERE r.machine_id <> s.machine_id OR r.build_id <> s.build_id ORDER BY "
+    "r.id",
+    "SELECT 'session ' || id || ': is done, yet owned by ' || owner AS fault FROM sessions WHERE state = 'done' AND "
+    "owner <> '' ORDER BY id",
+    // a correlation is one
+    "SELECT 'ranker ' || id || ': correlation ' || correlation || ' or ' || baseline_correlation || ' is outside "
+    "[-1, 1]' AS fault FROM rankers WHERE abs(correlation) > 1.000001 OR abs(baseline_correlation) > 1.000001 ORDER BY "
+    "id",
 };
 
 void check_file(SQLite::Database& database, std::vector<std::string>& faults) {

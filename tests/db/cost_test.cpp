@@ -51,5 +51,25 @@ TEST(DbCost, OpeningAndReadingAThousandDecisions) {
   EXPECT_LT(bytes / samples_stored, 60);
 }
 
+// What a tuner pays per round.
+TEST(DbCost, ARoundOfNineCandidates) {
+  Folder folder;
+  auto store = must_open(folder.file("a.db"));
+  auto run = begin(*store);
+  std::vector<SampleGroup> groups;
+  for (int c = 0; c < 9; ++c)
+    groups.push_back({candidate(std::string(150, 'p') + std::to_string(c)), {{.order = c, .ns = 1'000'000 + c}}});
+  std::vector<double> us;
+  for (int round = 0; round < 500; ++round) {
+    for (SampleGroup& group : groups) group.samples.front().round = round;
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_TRUE(store->add_round(*run, problem(1), groups, round).ok());
+    us.push_back(1000 * ms_since(start));
+  }
+  std::sort(us.begin(), us.end());
+  std::printf("a round of 9 candidates: median %.0f us, 90%% %.0f us, slowest %.0f us\n", us[250], us[450], us.back());
+  EXPECT_EQ(rows(*store, "samples"), 500 * 9);
+}
+
 }  // namespace
 }  // namespace hone::db

@@ -1,8 +1,11 @@
 // Opening, and every way in which it may do less than was asked.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <random>
 
 #include "db/schema_internal.h"
@@ -165,6 +168,52 @@ TEST(DbOpen, D9FullDisk) {
   EXPECT_EQ(again->all_decisions()->size(), 1u);
 }
 
+// The locks of SQLite fail as they do on a file system that has none.
+int refusal = ENOLCK;
+int without_locks(int file, int command, void* argument) {
+  if (command != F_SETLK && command != F_SETLKW) return fcntl(file, command, argument);
+  errno = refusal;
+  return -1;
+}
+
+class NoLocks {
+ public:
+  explicit NoLocks(int why) {
+    refusal = why;
+    auto* call = reinterpret_cast<sqlite3_syscall_ptr>(&without_locks);
+    EXPECT_EQ(vfs_->xSetSystemCall(vfs_, "fcntl", call), SQLITE_OK);
+  }
+  ~NoLocks() { vfs_->xSetSystemCall(vfs_, "fcntl", nullptr); }
+  NoLocks(const NoLocks&) = delete;
+  NoLocks& operator=(const NoLocks&) = delete;
+
+ private:
+  sqlite3_vfs* vfs_ = sqlite3_vfs_find(nullptr);
+};
+
+TEST(DbOpen, FileSystemWithoutLocks) {
+  for (int why : {ENOLCK, EOPNOTSUPP, EINVAL}) {
+    SCOPED_TRACE(strerror(why));
+    Folder folder;
+    fill(*must_open(folder.file("old.db")));
+    const std::string before = slurp(folder.file("old.db"));
+    const NoLocks none(why);
+    auto old = must_open(folder.file("old.db"));
+    EXPECT_EQ(old->mode(), OpenMode::kReadOnly);
+    EXPECT_THAT(old->message(), HasSubstr("cannot write " + folder.file("old.db") + " (its file system has no locks)"));
+    EXPECT_THAT(old->message(), HasSubstr("for reading only"));
+    EXPECT_EQ(old->all_decisions()->size(), 1u);
+    EXPECT_EQ(begin(*old).status().code(), Code::kFailedPrecondition);
+    EXPECT_EQ(must_open(folder.file("old.db"), OpenMode::kReadOnly)->all_decisions()->size(), 1u);
+    auto fresh = must_open(folder.file("new.db"));
+    EXPECT_EQ(fresh->mode(), OpenMode::kInMemory);
+    EXPECT_THAT(fresh->message(), HasSubstr("has no locks"));
+    expect_works(*fresh);
+    EXPECT_EQ(slurp(folder.file("old.db")), before);
+    for (const std::string& name : folder.names()) EXPECT_THAT(name, testing::Not(HasSubstr(".locks-")));
+  }
+}
+
 TEST(DbOpen, EmptyFileIsFine) {
   Folder folder;
   spit(folder.file("a.db"), "");
@@ -240,7 +289,7 @@ TEST(DbOpen, D8TruncatedFileIsQuarantined) {
   }
   const std::string bytes = slurp(whole.file("a.db"));
   ASSERT_GE(bytes.size(), 4096u * 5);
-  for (size_t size = 1; size < bytes.size(); size += size < 4096 ? 511 : 2048 - 7) {
+  for (size_t size = 1; size < bytes.size(); size += size < 4096 ? 1021 : 3 * 4096 - 7) {
     SCOPED_TRACE(size);
     Folder folder;
     spit(folder.file("a.db"), bytes.substr(0, size));

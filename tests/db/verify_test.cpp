@@ -44,6 +44,19 @@ TEST(DbVerify, FindsADefaultThatBeatsItself) {
               Contains(HasSubstr("the winner is the default")));
 }
 
+TEST(DbVerify, FindsRunsAndSessionsThatContradict) {
+  EXPECT_THAT(faults_after("UPDATE runs SET uid = ''"), Contains("run 1: has no uid"));
+  EXPECT_THAT(faults_after("INSERT INTO problems VALUES(9, 'q', 'q', 1); UPDATE runs SET problem_id = 9"),
+              Contains("decision 1: is about problem 1, its run 1 about problem 9"));
+  const std::string session = "INSERT INTO sessions VALUES(1, 'u', 1, 1, '{}', 1, 'me', 1, 'done'); ";
+  EXPECT_THAT(faults_after(session), Contains("session 1: is done, yet owned by me"));
+  EXPECT_THAT(faults_after(session + "INSERT INTO builds VALUES(7, 'e', 'c'); UPDATE runs SET session_id = 1, build_id "
+                                     "= 7"),
+              Contains("run 1: its machine or build is not that of session 1"));
+  EXPECT_THAT(faults_after("INSERT INTO rankers VALUES(1, 'k', 'f', 1, 1, 1, 1.5, 0, x'00')"),
+              Contains(HasSubstr("ranker 1: correlation 1.5")));
+}
+
 TEST(DbVerify, FindsADanglingReference) {
   EXPECT_THAT(faults_after("DELETE FROM programs WHERE id = 1"), Contains(HasSubstr("refers to a row of programs")));
 }

@@ -1,0 +1,27 @@
+// What can still be read of a damaged database, as a new one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "db/schema_internal.h"
+#include "db/sqlite_internal.h"
+
+namespace hone::db {
+
+struct Salvaged {
+  std::unique_ptr<Connection> connection;  // in memory, of the newest schema, consistent
+  int64_t records = 0;
+  int damaged_tables = 0;
+  std::string summary() const;  // "saved 812 records, 1 table was damaged"
+};
+
+// Reads the file at `path` and its log past every bad page; writes nothing. A row is taken when it satisfies the
+// schema, the rows that it refers to are there, and no index that can be read says otherwise; rows of a bad page are
+// taken from indices where these hold all of them. Row numbers stay. Nothing when the file is not ours or nothing can
+// be read.
+std::optional<Salvaged> salvage(const std::string& path, std::span<const Migration> steps);
+
+}  // namespace hone::db
