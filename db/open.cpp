@@ -202,7 +202,7 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
             path, schema.version, steps.back().version);
       } else {
         if (schema.version < steps.back().version) connection = migrated_copy(*connection, steps);
-        check_small_tables(connection->database());
+        check_tables(connection->database(), false);
       }
       configure_reader(connection->database());
       return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
@@ -258,6 +258,7 @@ Result<std::string> quarantine(const std::string& path, const FileState& damaged
   if (!file.exists || file.inode != damaged.inode || file.device != damaged.device) return std::string();
   std::optional<Salvaged> saved = salvage(path, steps);
   const std::string fresh = saved ? write_beside(path, *saved) : "";
+  if (saved && fresh.empty()) return resource_exhausted("there is no room beside it for what can be read");
   const std::string first = fmt::format("{}.corrupt-{}", path, static_cast<int64_t>(std::time(nullptr)));
   std::string name = first;
   std::error_code error;
@@ -271,11 +272,8 @@ Result<std::string> quarantine(const std::string& path, const FileState& damaged
     return unavailable(fmt::format("cannot move {} away: {}", path, why));
   }
   if (!saved) return fmt::format("moved to {}, started a new one", name);
-  if (!fresh.empty()) fs::rename(fresh, path, error);
-  if (fresh.empty() || error) {
-    return fmt::format("moved to {}, started a new one, as there was no room for the {} records that can be read", name,
-                       saved->records);
-  }
+  fs::rename(fresh, path, error);
+  if (error) return fmt::format("moved to {}, what can be read of it to {}", name, fresh);
   return fmt::format("moved to {}, {}", name, saved->summary());
 }
 
@@ -293,8 +291,8 @@ SchemaState first_look(const std::string& path, SQLite::Database& database) {
 }
 
 // One attempt at the file itself. ok with a null store: read it instead, for the reason in `why_not`.
-Result<StorePtr> try_to_write(const std::string& path, const std::string& message, std::span<const Migration> steps,
-                              std::string& why_not) {
+Result<StorePtr> try_to_write(const std::string& path, const std::string& message, bool check_all,
+                              std::span<const Migration> steps, std::string& why_not) {
   return with_retry([&]() -> Result<StorePtr> {
     auto connection = std::make_unique<Connection>(path, path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     SQLite::Database& database = connection->database();
@@ -311,13 +309,13 @@ Result<StorePtr> try_to_write(const std::string& path, const std::string& messag
     configure_writer(database);
     if (schema.owner != Owner::kHone || schema.version < steps.back().version) schema = migrate(database, steps);
     if (schema.owner == Owner::kOther) return not_ours(path);
-    check_small_tables(database);
+    check_tables(database, check_all);
     StoreState state{.mode = OpenMode::kReadWrite, .message = message, .schema_version = schema.version};
     return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
   });
 }
 
-Result<StorePtr> open_to_write(const std::string& path, std::span<const Migration> steps) {
+Result<StorePtr> open_to_write(const std::string& path, bool check_all, std::span<const Migration> steps) {
   std::string message;
   // Twice at most: a file that is damaged again right after it was made anew means a disk that cannot be trusted.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -337,7 +335,7 @@ Result<StorePtr> open_to_write(const std::string& path, std::span<const Migratio
       HONE_ASSIGN_OR_RETURN(file, look_at(path));
       if (file.size == 1) throw one_byte();
       std::string why_not;
-      HONE_ASSIGN_OR_RETURN(StorePtr store, try_to_write(path, message, steps, why_not));
+      HONE_ASSIGN_OR_RETURN(StorePtr store, try_to_write(path, message, check_all, steps, why_not));
       if (store) return store;
       return open_to_read(path, why_not, steps);
     } catch (const SQLite::Exception& e) {
@@ -371,7 +369,7 @@ Result<StorePtr> open_path(const OpenOptions& options, std::span<const Migration
   if (path.back() == '/') return invalid_argument(fmt::format("{} is a folder, not a database; give a file", path));
   path = resolve(path);
   if (options.mode == OpenMode::kReadOnly) return open_to_read(path, "", steps);
-  return open_to_write(path, steps);
+  return open_to_write(path, options.check_all, steps);
 }
 
 }  // namespace

@@ -74,9 +74,9 @@ SchemaState migrate(SQLite::Database& database, std::span<const Migration> steps
   return state;
 }
 
-void check_small_tables(SQLite::Database& database) {
+void check_tables(SQLite::Database& database, bool all) {
   for (const Table& table : tables()) {
-    if (!table.checked) continue;
+    if (!table.checked && !all) continue;
     const std::string answer = database.execAndGet(fmt::format("PRAGMA quick_check('{}')", table.name)).getString();
     if (answer != "ok") throw SQLite::Exception(fmt::format("table {}: {}", table.name, answer), SQLITE_CORRUPT);
   }

@@ -18,7 +18,7 @@ std::span<const Migration> migrations();  // ascending versions from 1
 
 struct Table {
   const char* name;
-  bool checked;  // when opening; see check_small_tables
+  bool checked;  // when opening; see check_tables
   bool derived =
       false;  // made of the others: not worth saving from a damaged file, where nothing vouches for its bytes
 };
@@ -46,8 +46,8 @@ void configure_reader(SQLite::Database& database);
 // nothing to a file that meanwhile belongs to someone else or has a newer schema. Returns the state afterwards.
 SchemaState migrate(SQLite::Database& database, std::span<const Migration> steps);
 
-// Throws SQLITE_CORRUPT when the trees that plans are read from are damaged. Leaves out those that grow with
-// what was measured (samples above all) and hold no plan, so that the cost of opening does not grow with it.
-void check_small_tables(SQLite::Database& database);
+// Throws SQLITE_CORRUPT when the trees that plans are read from are damaged. Unless `all`, leaves out those that grow
+// with what was measured (samples above all) and hold no plan, so that the cost of opening does not grow with it.
+void check_tables(SQLite::Database& database, bool all);
 
 }  // namespace hone::db

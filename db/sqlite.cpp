@@ -35,9 +35,9 @@ Status to_status(const SQLite::Exception& e, const std::string& path) {
       return unavailable(fmt::format("another process kept {} busy for {} s; try again", path, kGiveUpAfter.count()));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return data_loss(
-          fmt::format("{} is damaged ({}); `hone db verify` lists the faults, moving the file away starts a new one",
-                      path, e.what()));
+      return data_loss(fmt::format(
+          "{} is damaged ({}); `hone db verify` lists the faults, `hone db gc` saves what can be read into a new file",
+          path, e.what()));
     case SQLITE_FULL:
       return resource_exhausted(fmt::format("no space left for {}; free some or give another path with --db", path));
     case SQLITE_NOMEM:

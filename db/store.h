@@ -27,6 +27,9 @@ enum class OpenMode { kReadWrite, kReadOnly, kInMemory };
 struct OpenOptions {
   std::string path;  // empty: default_path()
   OpenMode mode = OpenMode::kReadWrite;
+  // When opening to write, look for damage in all tables: also in samples, which are most of the file (a second for a
+  // few million). What can be read is then saved, as for damage that is always found.
+  bool check_all = false;
 };
 
 // Methods may be called from several threads. A Store does not survive fork(): the child opens its own.
@@ -92,10 +95,11 @@ Result<std::string> default_path();
 
 // Opens or creates, with parent folders. Degrades instead of failing, and message() says so: a read-only folder or file
 // opens read-only (or in memory when there is no file), a newer schema opens read-only, a corrupt file is renamed to
-// NAME.corrupt-<unix time> and a new one made, no HOME means in memory. With kReadOnly nothing on disk is changed: a
-// missing, empty or corrupt file gives an empty store in memory. The path ":memory:" means in memory. Error
-// (invalid_argument) for a path that cannot be our database and is not ours to move: a folder or device, another
-// application's SQLite file, other content under a name that does not end in .db or .sqlite.
+// NAME.corrupt-<unix time> and a new one made of what can be read of it, no HOME means in memory. With kReadOnly
+// nothing on disk is changed: a missing or empty file gives an empty store in memory, a corrupt one what can be read of
+// it. The path ":memory:" means in memory. Error (invalid_argument) for a path that cannot be our database and is not
+// ours to move: a folder or device, another application's SQLite file, other content under a name that does not end in
+// .db or .sqlite.
 Result<std::unique_ptr<Store>> open(const OpenOptions& options);
 
 }  // namespace hone::db

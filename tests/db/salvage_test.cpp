@@ -2,6 +2,7 @@
 #include "db/salvage.h"
 
 #include <gmock/gmock.h>
+#include <sys/mount.h>
 
 #include <map>
 #include <random>
@@ -258,6 +259,53 @@ TEST_F(DbSalvage, OpeningADamagedFileKeepsWhatIsReadable) {
   store.reset();
   EXPECT_EQ(folder.names().size(), 2u) << testing::PrintToString(folder.names());
   EXPECT_EQ(must_open(path)->message(), "");
+}
+
+// Damage among the samples is not looked for at each opening; who wants it mended asks.
+TEST_F(DbSalvage, DamageAmongSamplesIsMendedOnRequest) {
+  SQLite::Database database(whole_->file("a.db"));
+  const auto root =
+      static_cast<size_t>(database.execAndGet("SELECT rootpage FROM sqlite_schema WHERE name = 'samples'").getInt());
+  std::string damaged = bytes();
+  damaged.replace((root - 1) * 4096, 4096, noise(4096, 9));
+  Folder folder;
+  const std::string path = folder.file("a.db");
+  spit(path, damaged);
+  {
+    auto store = must_open(path);
+    EXPECT_EQ(store->message(), "");
+    EXPECT_THAT(store->samples(1, problem(1).text).status().message(),
+                HasSubstr("`hone db gc` saves what can be read"));
+  }
+  auto store = open({.path = path, .check_all = true});
+  ASSERT_TRUE(store.ok());
+  EXPECT_THAT((*store)->message(), HasSubstr("1 table was damaged"));
+  EXPECT_EQ((*store)->samples(1, problem(1).text)->size(), 9u);
+  EXPECT_EQ((*store)->all_decisions()->size(), static_cast<size_t>(kProblems));
+}
+
+// Without room for what can be read the damaged file stays where it is, and is mended when there is some.
+TEST_F(DbSalvage, AFullDiskKeepsTheDamagedFileInPlace) {
+  Folder folder;
+  const std::string options = "size=" + std::to_string(bytes().size() + 64 * 1024);
+  if (mount("tmpfs", folder.path().c_str(), "tmpfs", 0, options.c_str()) != 0)
+    GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  std::string damaged = bytes();
+  damaged.replace(3 * 4096, 4096, noise(4096, 9));  // builds
+  const std::string path = folder.file("a.db");
+  spit(path, damaged);
+  {
+    auto store = must_open(path);
+    EXPECT_EQ(store->mode(), OpenMode::kInMemory);
+    EXPECT_THAT(store->message(), HasSubstr("no room beside it"));
+    EXPECT_EQ(store->all_decisions()->size(), static_cast<size_t>(kProblems));
+    EXPECT_EQ(slurp(path), damaged);
+    for (const std::string& name : folder.names()) EXPECT_EQ(name.find(".salvage-"), std::string::npos);
+    EXPECT_EQ(mount("tmpfs", folder.path().c_str(), "tmpfs", MS_REMOUNT, "size=8m"), 0);
+    EXPECT_EQ(must_open(path)->mode(), OpenMode::kReadWrite);
+    EXPECT_EQ(must_open(path)->all_decisions()->size(), static_cast<size_t>(kProblems));
+  }
+  umount2(folder.path().c_str(), MNT_DETACH);
 }
 
 }  // namespace
