@@ -88,6 +88,12 @@ std::string new_uid() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
+Result<SqliteStore*> as_sqlite(Store& store) {
+  auto* sqlite = dynamic_cast<SqliteStore*>(&store);
+  if (sqlite == nullptr) return unsupported(fmt::format("{} is not a database file", store.path()));
+  return sqlite;
+}
+
 SqliteStore::SqliteStore(std::unique_ptr<Connection> connection, StoreState state)
     : connection_(std::move(connection)), state_(std::move(state)), owner_(getpid()) {}
 

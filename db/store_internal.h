@@ -63,23 +63,27 @@ class SqliteStore final : public Store {
   Result<std::vector<StoredOutcome>> outcomes(int64_t run_id) override;
   Result<std::vector<StoredRun>> runs() override;
 
- private:
+  // For the functions of db that work on the whole store (transfer, gc, query).
+  Connection& connection() { return *connection_; }
   // Runs body (returning a Result) under the mutex, again while the file is busy, with every exception made a Status.
   template <typename Body>
   auto read(Body body) -> decltype(body());
-  // The same inside a transaction that is committed when body succeeds and undone otherwise.
+  // The same inside a transaction that is committed when body succeeds and undone otherwise. The body may read.
   template <typename Body>
   auto write(Body body) -> decltype(body());
-
-  Status usable() const;
-  Status to_status(const SQLite::Exception& e) const;
-  Status require_run(int64_t run_id);
-  Status require_session(int64_t session_id);
   // Row numbers of texts, made when they are new.
   int64_t machine_id(const MachineLabel& machine);
   int64_t build_id(const BuildLabel& build);
   Result<int64_t> problem_id(const ProblemKey& problem);
   int64_t candidate_id(const Candidate& candidate);
+  // Rows were deleted: row numbers that were looked up may be of others.
+  void forget_ids() { ids_ = {}; }
+
+ private:
+  Status usable() const;
+  Status to_status(const SQLite::Exception& e) const;
+  Status require_run(int64_t run_id);
+  Status require_session(int64_t session_id);
   int64_t find_or_insert(const Candidate& candidate);
   Status insert_samples(int64_t run_id, int64_t problem_row, const ProblemKey& problem, const SampleGroup& group);
   void forget_ids_of_others();
@@ -89,7 +93,7 @@ class SqliteStore final : public Store {
   Result<std::vector<StoredDecision>> read_decisions(const char* sql, const Key* key);
   Result<std::vector<StoredRun>> read_runs(const char* sql, const int64_t* session_id);
 
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;  // a write reads
   std::unique_ptr<Connection> connection_;
   const StoreState state_;
   const pid_t owner_;
@@ -148,6 +152,9 @@ auto SqliteStore::write(Body body) -> decltype(body()) {
 
 // open() with another list of migrations, so that the steps to later versions can be tested today.
 Result<std::unique_ptr<Store>> open_with(const OpenOptions& options, std::span<const Migration> steps);
+
+// The store as what it is. Error: unsupported when it is another kind, which has no rows of its own.
+Result<SqliteStore*> as_sqlite(Store& store);
 
 std::string new_uid();  // 128 random bits, in hex
 int64_t unix_now();

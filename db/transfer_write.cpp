@@ -1,0 +1,330 @@
+// Records into a store. What is there already is left as it is, so that the same file twice, or two files that overlap,
+// give the union. Two records that claim to be one and differ are refused: one of them is wrong.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "db/transfer_internal.h"
+
+namespace hone::db {
+namespace {
+
+// 11 days: a kernel that takes so long was not measured.
+constexpr int64_t kMaxNs = 1'000'000'000'000'000;
+
+Status fault(const char* field, const std::string& what) { return invalid_argument(fmt::format("{} {}", field, what)); }
+
+Status not_empty(const char* field, const std::string& text) {
+  return text.empty() ? fault(field, "is empty") : Status{};
+}
+
+Status not_negative(const char* field, int64_t value) {
+  return value < 0 ? fault(field, fmt::format("is {}, must not be negative", value)) : Status{};
+}
+
+Status finite(const char* field, double value, bool positive) {
+  if (std::isfinite(value) && (positive ? value > 0 : value >= 0)) return {};
+  return fault(field, fmt::format("is {}, must be finite and {}", value, positive ? "positive" : "not negative"));
+}
+
+Status check_time(const char* field, double ns) {
+  HONE_RETURN_IF_ERROR(finite(field, ns, true));
+  return ns > static_cast<double>(kMaxNs) ? fault(field, fmt::format("is {} ns, which is no time of a kernel", ns))
+                                          : Status{};
+}
+
+Status check_one(const Candidate& c, const char* field) {
+  for (const auto& [name, empty] : {std::pair{"program", c.program.empty()}, {"codegen", c.codegen.empty()}})
+    if (empty) return fault(field, fmt::format("has an empty {}", name));
+  return c.threads < 1 ? fault(field, fmt::format("has {} threads, must have at least 1", c.threads)) : Status{};
+}
+
+Status check_one(const MachineLabel& m) { return not_empty("key", m.key); }
+
+Status check_one(const ProblemKey& p) {
+  HONE_RETURN_IF_ERROR(not_empty("problem", p.text));
+  return not_negative("m", p.m);
+}
+
+Status check_one(const SessionRecord& s) { return not_empty("uid", s.uid); }
+
+Status check_one(const RunRecord& r) {
+  HONE_RETURN_IF_ERROR(not_empty("uid", r.uid));
+  HONE_RETURN_IF_ERROR(finite("noise_bound", r.noise_bound, false));
+  return not_negative("spent_ns", r.spent_ns);
+}
+
+Status check_one(const SamplesRecord& s) {
+  HONE_RETURN_IF_ERROR(check_one(s.candidate, "candidate"));
+  for (const Sample& sample : s.samples) {
+    const std::string phase(phase_name(sample.phase));
+    auto wrong = [&](const std::string& what) {
+      return fault(phase.c_str(), fmt::format("[{}, {}, {}]: {}", sample.round, sample.order, sample.ns, what));
+    };
+    if (sample.ns <= 0) return wrong(fmt::format("the time is {} ns, must be positive", sample.ns));
+    if (sample.ns > kMaxNs) return wrong(fmt::format("{} ns is no time of a kernel", sample.ns));
+    if (sample.round < 0 || sample.order < 0) return wrong("round and order must not be negative");
+  }
+  return {};
+}
+
+template <size_t N>
+Status one_of(const char* field, const std::string& value, const std::string_view (&names)[N]) {
+  if (std::find(std::begin(names), std::end(names), value) != std::end(names)) return {};
+  return fault(field, fmt::format("is '{}', must be one of {}", value, fmt::join(names, ", ")));
+}
+
+Status check_one(const OutcomeRecord& o) {
+  HONE_RETURN_IF_ERROR(check_one(o.candidate, "candidate"));
+  const std::string_view names[] = {outcome_name(Outcome::kMeasured), outcome_name(Outcome::kWrong),
+                                    outcome_name(Outcome::kCrashed), outcome_name(Outcome::kRefused)};
+  return one_of("outcome", o.outcome, names);
+}
+
+Status check_one(const DecisionRecord& r) {
+  const Decision& d = r.decision;
+  const std::string_view names[] = {verdict_name(Verdict::kNew), verdict_name(Verdict::kKept),
+                                    verdict_name(Verdict::kTie)};
+  HONE_RETURN_IF_ERROR(one_of("verdict", r.verdict, names));
+  HONE_RETURN_IF_ERROR(check_one(d.winner, "winner"));
+  HONE_RETURN_IF_ERROR(check_one(d.fallback, "fallback"));
+  HONE_RETURN_IF_ERROR(check_time("ns", d.ns));
+  HONE_RETURN_IF_ERROR(check_time("default_ns", d.default_ns));
+  HONE_RETURN_IF_ERROR(finite("speedup", d.speedup, true));
+  HONE_RETURN_IF_ERROR(finite("speedup_lo", d.speedup_lo, true));
+  HONE_RETURN_IF_ERROR(finite("speedup_hi", d.speedup_hi, true));
+  return finite("noise_bound", d.noise_bound, false);
+}
+
+Status check_one(const Ranker& r) {
+  HONE_RETURN_IF_ERROR(not_empty("machine_key", r.machine_key));
+  HONE_RETURN_IF_ERROR(not_empty("model", r.model));
+  HONE_RETURN_IF_ERROR(not_negative("problems", r.problems));
+  HONE_RETURN_IF_ERROR(not_negative("samples", r.samples));
+  HONE_RETURN_IF_ERROR(finite("correlation", std::abs(r.correlation), false));
+  return finite("baseline_correlation", std::abs(r.baseline_correlation), false);
+}
+
+}  // namespace
+
+Status check(const Record& record) {
+  return std::visit([](const auto& r) { return check_one(r); }, record);
+}
+
+Status RecordWriter::add(const Record& record) {
+  HONE_RETURN_IF_ERROR(check(record));
+  const auto changes = [&] { return c_.database().getTotalChanges(); };
+  const int64_t before = changes();
+  met_ = false;
+  HONE_RETURN_IF_ERROR(std::visit([&](const auto& r) { return put(r); }, record));
+  // Samples are counted one by one.
+  if (!std::holds_alternative<SamplesRecord>(record)) count(record.index(), !met_ && changes() != before);
+  return {};
+}
+
+std::vector<TransferCount> RecordWriter::counts() const {
+  std::vector<TransferCount> all(std::begin(counts_), std::end(counts_));
+  for (size_t i = 0; i < all.size(); ++i) all[i].type = kRecordCounts[i];
+  return all;
+}
+
+void RecordWriter::count(size_t type, bool added) { ++(added ? counts_[type].added : counts_[type].present); }
+
+Result<int64_t> RecordWriter::run_row(const std::string& uid) const {
+  const auto it = runs_.find(uid);
+  if (it == runs_.end()) return invalid_argument(fmt::format("run '{}' has no record before this one", uid));
+  return it->second;
+}
+
+Status RecordWriter::put(const MachineLabel& machine) {
+  (void)store_.machine_id(machine);
+  return {};
+}
+
+Status RecordWriter::put(const ProblemKey& problem) {
+  HONE_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t row, store_.problem_id(problem));
+  return {};
+}
+
+// A session is taken up again only where it was begun: elsewhere, two hosts of one kind would mix their samples in a
+// run.
+Status RecordWriter::put(const SessionRecord& s) {
+  Query find = c_.query("SELECT id FROM sessions WHERE uid = :uid");
+  if (find.bind(":uid", s.uid).step()) {
+    sessions_[s.uid] = find.integer("id");
+    return {};
+  }
+  const int64_t machine = store_.machine_id(s.machine), build = store_.build_id(s.build);
+  c_.query(
+        "INSERT INTO sessions(uid, machine_id, build_id, settings, started_at, owner, seen_at, state) "
+        "VALUES(:uid, :machine, :build, :settings, :started_at, '', :started_at, 'done')")
+      .bind(":uid", s.uid)
+      .bind(":machine", machine)
+      .bind(":build", build)
+      .bind(":settings", s.settings)
+      .bind(":started_at", s.started_at)
+      .run();
+  sessions_[s.uid] = c_.database().getLastInsertRowid();
+  return {};
+}
+
+Status RecordWriter::put(const RunRecord& r) {
+  int64_t problem = 0;
+  if (!r.problem.text.empty()) {
+    HONE_ASSIGN_OR_RETURN(problem, store_.problem_id(r.problem));
+  }
+  Query find = c_.query(
+      "SELECT r.id AS id, m.key AS key, m.label AS label, b.engine AS engine, b.codegens AS codegens, r.started_at AS "
+      "started_at, r.seed AS seed, r.cache_mode AS cache_mode, r.settings AS settings FROM runs r JOIN machines m ON "
+      "m.id = r.machine_id JOIN builds b ON b.id = r.build_id WHERE r.uid = :uid");
+  if (find.bind(":uid", r.uid).step()) return meet(r, find);
+  const int64_t machine = store_.machine_id(r.machine), build = store_.build_id(r.build);
+  c_.query(
+        "INSERT INTO runs(uid, machine_id, build_id, session_id, problem_id, started_at, seed, cache_mode, "
+        "noise_bound, "
+        "spent_ns, settings) VALUES(:uid, :machine, :build, nullif(:session, 0), nullif(:problem, 0), :started_at, "
+        ":seed, :cache_mode, :noise_bound, :spent_ns, :settings)")
+      .bind(":uid", r.uid)
+      .bind(":machine", machine)
+      .bind(":build", build)
+      .bind(":session", r.session.empty() ? int64_t{0} : sessions_[r.session])
+      .bind(":problem", problem)
+      .bind(":started_at", r.started_at)
+      .bind(":seed", r.seed)
+      .bind(":cache_mode", r.cache_mode)
+      .bind(":noise_bound", r.noise_bound)
+      .bind(":spent_ns", r.spent_ns)
+      .bind(":settings", r.settings)
+      .run();
+  runs_[r.uid] = c_.database().getLastInsertRowid();
+  return {};
+}
+
+// The run is here already: the same, or one of the two was copied while it was under way, and the one that got further
+// knows better.
+Status RecordWriter::meet(const RunRecord& r, const Query& stored) {
+  const auto differs = [&](const char* what) {
+    return invalid_argument(fmt::format("uid '{}' is a run with another {} here", r.uid, what));
+  };
+  if (stored.text("key") != r.machine.key || stored.text("label") != r.machine.label) return differs("machine");
+  if (stored.text("engine") != r.build.engine || stored.text("codegens") != r.build.codegens) return differs("build");
+  if (stored.integer("started_at") != r.started_at) return differs("started_at");
+  if (stored.integer("seed") != r.seed) return differs("seed");
+  if (stored.text("cache_mode") != r.cache_mode) return differs("cache_mode");
+  if (stored.text("settings") != r.settings) return differs("settings");
+  runs_[r.uid] = stored.integer("id");
+  met_ = true;
+  c_.query(
+        "UPDATE runs SET spent_ns = :spent, noise_bound = :noise WHERE id = :id AND (spent_ns, noise_bound) < "
+        "(:spent, :noise)")
+      .bind(":spent", r.spent_ns)
+      .bind(":noise", r.noise_bound)
+      .bind(":id", stored.integer("id"))
+      .run();
+  return {};
+}
+
+Status RecordWriter::put(const SamplesRecord& s) {
+  HONE_ASSIGN_OR_RETURN(const int64_t run, run_row(s.run));
+  HONE_ASSIGN_OR_RETURN(const int64_t problem, store_.problem_id(s.problem));
+  const int64_t candidate = store_.candidate_id(s.candidate);
+  Query insert = c_.query(
+      "INSERT INTO samples(run_id, problem_id, candidate_id, phase, round, position, ns) "
+      "VALUES(:run, :problem, :candidate, :phase, :round, :position, :ns) ON CONFLICT DO NOTHING");
+  insert.bind(":run", run).bind(":problem", problem).bind(":candidate", candidate);
+  const size_t type = Record(std::in_place_type<SamplesRecord>).index();
+  for (const Sample& sample : s.samples) {
+    const auto bind = [&](Query& q) -> Query& {
+      return q.bind(":phase", static_cast<int64_t>(sample.phase))
+          .bind(":round", sample.round)
+          .bind(":position", int64_t{sample.order});
+    };
+    bind(insert).bind(":ns", sample.ns).run();
+    const bool added = c_.database().getChanges() != 0;
+    count(type, added);
+    if (added) continue;
+    Query there = c_.query(
+        "SELECT ns FROM samples WHERE run_id = :run AND problem_id = :problem AND candidate_id = :candidate AND "
+        "phase = :phase AND round = :round AND position = :position");
+    there.bind(":run", run).bind(":problem", problem).bind(":candidate", candidate);
+    const int64_t here = bind(there).step() ? there.integer("ns") : 0;
+    if (here == sample.ns) continue;
+    return fault(std::string(phase_name(sample.phase)).c_str(),
+                 fmt::format("[{}, {}, {}]: this slot of run '{}' has a time of {} ns already", sample.round,
+                             sample.order, sample.ns, s.run, here));
+  }
+  return {};
+}
+
+Status RecordWriter::put(const OutcomeRecord& o) {
+  HONE_ASSIGN_OR_RETURN(const int64_t run, run_row(o.run));
+  HONE_ASSIGN_OR_RETURN(const int64_t problem, store_.problem_id(o.problem));
+  c_.query(
+        "INSERT INTO outcomes(run_id, problem_id, candidate_id, outcome, detail, command, noted_at) SELECT :run, "
+        ":problem, "
+        ":candidate, :outcome, :detail, :command, :noted_at WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE run_id = "
+        ":run "
+        "AND problem_id = :problem AND candidate_id = :candidate AND outcome = :outcome AND detail = :detail AND "
+        "command = :command AND noted_at = :noted_at)")
+      .bind(":run", run)
+      .bind(":problem", problem)
+      .bind(":candidate", store_.candidate_id(o.candidate))
+      .bind(":outcome", o.outcome)
+      .bind(":detail", o.detail)
+      .bind(":command", o.command)
+      .bind(":noted_at", o.noted_at)
+      .run();
+  return {};
+}
+
+Status RecordWriter::put(const DecisionRecord& r) {
+  const Decision& d = r.decision;
+  HONE_ASSIGN_OR_RETURN(const int64_t run, run_row(r.run));
+  HONE_ASSIGN_OR_RETURN(const int64_t problem, store_.problem_id(d.problem));
+  const int64_t winner = store_.candidate_id(d.winner), fallback = store_.candidate_id(d.fallback);
+  c_.query(
+        "INSERT INTO decisions(run_id, problem_id, winner_id, fallback_id, verdict, ns, default_ns, speedup, "
+        "speedup_lo, "
+        "speedup_hi, noise_bound, decided_at) SELECT :run, :problem, :winner, :fallback, :verdict, :ns, :default_ns, "
+        ":speedup, :speedup_lo, :speedup_hi, :noise_bound, :decided_at WHERE NOT EXISTS (SELECT 1 FROM decisions WHERE "
+        "run_id = :run AND problem_id = :problem AND winner_id = :winner AND fallback_id = :fallback AND "
+        "verdict = :verdict AND ns = :ns AND default_ns = :default_ns AND speedup = :speedup AND "
+        "speedup_lo = :speedup_lo AND speedup_hi = :speedup_hi AND noise_bound = :noise_bound AND "
+        "decided_at = :decided_at)")
+      .bind(":run", run)
+      .bind(":problem", problem)
+      .bind(":winner", winner)
+      .bind(":fallback", fallback)
+      .bind(":verdict", r.verdict)
+      .bind(":ns", d.ns)
+      .bind(":default_ns", d.default_ns)
+      .bind(":speedup", d.speedup)
+      .bind(":speedup_lo", d.speedup_lo)
+      .bind(":speedup_hi", d.speedup_hi)
+      .bind(":noise_bound", d.noise_bound)
+      .bind(":decided_at", d.decided_at)
+      .run();
+  return {};
+}
+
+Status RecordWriter::put(const Ranker& r) {
+  c_.query(
+        "INSERT INTO rankers(machine_key, features, trained_at, problems, samples, correlation, baseline_correlation, "
+        "model) SELECT :key, :features, :trained_at, :problems, :samples, :correlation, :baseline, :model WHERE NOT "
+        "EXISTS (SELECT 1 FROM rankers WHERE machine_key = :key AND features = :features AND trained_at = :trained_at "
+        "AND problems = :problems AND samples = :samples AND correlation = :correlation AND "
+        "baseline_correlation = :baseline AND model = :model)")
+      .bind(":key", r.machine_key)
+      .bind(":features", r.features)
+      .bind(":trained_at", r.trained_at)
+      .bind(":problems", r.problems)
+      .bind(":samples", r.samples)
+      .bind(":correlation", r.correlation)
+      .bind(":baseline", r.baseline_correlation)
+      .bind_blob(":model", r.model)
+      .run();
+  return {};
+}
+
+}  // namespace hone::db
