@@ -37,6 +37,7 @@ Ends make_terminal() {
     if (!setting.out_file.empty()) out = open(setting.out_file.c_str(), O_WRONLY | O_CLOEXEC);
     dup2(out, STDOUT_FILENO);
   }
+  if (!setting.in_file.empty()) dup2(open(setting.in_file.c_str(), O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   if (!setting.err_file.empty()) err = open(setting.err_file.c_str(), O_WRONLY | O_CLOEXEC);
   dup2(err, STDERR_FILENO);
   if (setting.file_limit > 0) {

@@ -18,6 +18,7 @@ struct Setting {
   std::map<std::string, std::string> env = {};  // on top of the scratch folder's own; "" as a value is set and blank
   std::string out_file = "";                    // stdout goes there ("/dev/full"); "-": stdout is closed
   std::string err_file = "";                    // the same for stderr
+  std::string in_file = "";                     // stdin comes from there
   int64_t file_limit = 0;                       // > 0: no file may grow beyond, as on a full disk
   bool terminal = false;                        // stderr is a terminal
   int signal = 0;                               // sent when stderr has shown `signal_at`

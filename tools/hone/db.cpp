@@ -1,22 +1,14 @@
 // hone db: look at the database of plans.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "kernels/matmul/problem.h"
-#include "tools/hone/cli.h"
+#include "tools/hone/db.h"
 #include "tools/hone/json.h"
-#include "tools/hone/table.h"
 
 namespace hone::cli {
 namespace {
-
-struct DbArgs {
-  std::string db;
-  std::string output = "md";
-  bool json = false;
-  std::string what;
-
-  Result<Format> format() const { return parse_format(json ? "json" : output); }
-};
 
 Cell gflops(const std::string& problem, double ns) {
   const Result<matmul::MatmulProblem> p = matmul::parse_problem(problem);
@@ -53,7 +45,7 @@ Table decisions_table(const std::vector<db::StoredDecision>& decisions, const st
 }
 
 std::string machine_key() {
-  const Result<Machine> machine = detect_machine();
+  const Result<Machine> machine = described_machine();
   return machine.ok() ? machine->key() : "";
 }
 
@@ -87,8 +79,7 @@ int run_show(const DbArgs& args) {
   if (*store == nullptr) return fail(not_found("no decisions yet: run hone tune"));
   const Result<std::vector<db::StoredDecision>> decisions = (*store)->all_decisions();
   if (!decisions.ok()) return fail(decisions.status());
-  const Result<matmul::MatmulProblem> problem = matmul::parse_problem(args.what);
-  const std::string text = problem.ok() ? matmul::to_string(*problem) : args.what;
+  const std::string text = problem_text(args.what);
   Json found = Json::array();
   for (const db::StoredDecision& s : *decisions) {
     const db::Decision& d = s.decision;
@@ -128,10 +119,32 @@ int run_show(const DbArgs& args) {
   return kDone;
 }
 
+// Not faults: another build or machine may use them. One line a kind of reason, with the newest as an example.
+Result<std::string> unusable_here(db::Store& store) {
+  HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredDecision> decisions, store.all_decisions());
+  HONE_ASSIGN_OR_RETURN(const Judge judge, Judge::make(decisions));
+  struct Kind {
+    int64_t count = 0, newest = 0;
+    std::string why;
+  };
+  std::map<std::string, Kind> kinds;
+  for (const db::StoredDecision& d : decisions) {
+    const std::string why = judge.worth(d).why_not;
+    if (why.empty()) continue;
+    Kind& kind = kinds[why.substr(0, why.find(':'))];
+    ++kind.count;
+    if (d.id > kind.newest) kind = {.count = kind.count, .newest = d.id, .why = why};
+  }
+  std::string lines;
+  for (const auto& [name, kind] : kinds)
+    lines +=
+        fmt::format("info: this build cannot use {} decision(s), such as {}: {}\n", kind.count, kind.newest, kind.why);
+  return lines;
+}
+
 int run_verify(const DbArgs& args) {
-  Result<std::unique_ptr<db::Store>> store = open_stored(args.db);
+  Result<std::unique_ptr<db::Store>> store = open_existing(args.db, "verify");
   if (!store.ok()) return fail(store.status());
-  if (*store == nullptr) return fail(not_found("there is no database yet, nothing to verify: run hone tune"));
   const Result<std::vector<std::string>> faults = (*store)->verify();
   if (!faults.ok()) return fail(faults.status());
   for (const std::string& fault : *faults) print("{}\n", fault);
@@ -141,31 +154,58 @@ int run_verify(const DbArgs& args) {
   for (const db::TableCount& c : *counts)
     summary += fmt::format("{}{} {}", summary.empty() ? "" : ", ", c.rows, c.table);
   if (!faults->empty()) return fail(data_loss(fmt::format("{} fault(s) in {}", faults->size(), (*store)->path())));
-  print("ok: {} (schema {}): {}\n", (*store)->path(), (*store)->schema_version(), summary);
+  const Result<std::string> unusable = unusable_here(**store);
+  if (!unusable.ok()) return fail(unusable.status());
+  print("ok: {} (schema {}): {}\n{}", (*store)->path(), (*store)->schema_version(), summary, *unusable);
   return kDone;
 }
 
 }  // namespace
 
+void add_format(CLI::App& verb, DbArgs& args) {
+  verb.add_option("-o,--output", args.output, "md, csv, json, jsonl or sql");
+  verb.add_flag("--json", args.json, "same as -o json");
+}
+
+Result<std::unique_ptr<db::Store>> open_existing(const std::string& path, const char* task) {
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<db::Store> store, open_stored(path));
+  if (store == nullptr) return not_found(fmt::format("there is no database yet, nothing to {}: run hone tune", task));
+  return store;
+}
+
+Result<std::unique_ptr<db::Store>> open_to_change(const std::string& path) {
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<db::Store> store, db::open({.path = path, .mode = db::OpenMode::kReadWrite}));
+  const bool wanted = store->mode() == db::OpenMode::kReadWrite || path == ":memory:";
+  if (!wanted) return failed_precondition(store->message());
+  if (!store->message().empty()) note(store->message());
+  return store;
+}
+
+int fail_or_interrupted(const Status& status) {
+  if (!interrupted()) return fail(status);
+  note(status.message());
+  return kInterrupted;
+}
+
+std::string problem_text(const std::string& typed) {
+  const Result<matmul::MatmulProblem> problem = matmul::parse_problem(typed);
+  return problem.ok() ? matmul::to_string(*problem) : typed;
+}
+
 void add_db(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand("db", "the database of plans: path, ls, show, verify");
-  command->require_subcommand(1);
+  CLI::App* db = app.add_subcommand("db", "the database of plans: look, query, move to another machine, clean up");
+  db->require_subcommand(1);
   auto args = std::make_shared<DbArgs>();
-  auto add = [&](const char* name, const char* help, int (*fn)(const DbArgs&)) {
-    CLI::App* sub = command->add_subcommand(name, help);
-    sub->add_option("--db", args->db, "database file (default: hone db path)")->check(not_empty());
-    sub->callback([args, fn, &run] { run = [args, fn] { return fn(*args); }; });
-    return sub;
-  };
-  add("path", "where the database is", run_path);
-  CLI::App* ls = add("ls", "every decision", run_ls);
-  ls->add_option("-o,--output", args->output, "md, csv, json, jsonl or sql");
-  ls->add_flag("--json", args->json, "same as -o json");
-  CLI::App* show = add("show", "one decision by number, or all of a problem, as JSON", run_show);
+  add_verb(*db, run, args, "path", "where the database is", run_path);
+  add_format(*add_verb(*db, run, args, "ls", "every decision", run_ls), *args);
+  CLI::App* show = add_verb(*db, run, args, "show", "one decision by number, or all of a problem, as JSON", run_show);
   show->add_option("what", args->what, "number or problem")->required()->check(not_empty());
   show->add_option("-o,--output", args->output, "json")->check(CLI::IsMember({"json"}));
   show->add_flag("--json", args->json, "same as -o json");
-  add("verify", "check file and content", run_verify);
+  add_verb(*db, run, args, "verify", "check file and content, and count what this build cannot use", run_verify);
+  add_db_query(*db, run);
+  add_db_transfer(*db, run);
+  add_db_gc(*db, run);
 }
 
 }  // namespace hone::cli

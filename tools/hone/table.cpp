@@ -32,12 +32,35 @@ std::string for_people(const Cell& cell) {
   return "";
 }
 
+std::string plain(const Cell& cell) {
+  if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? fmt::format("{}", *number) : "";
+  if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{}, {}]", range->lo, range->hi);
+  return for_people(cell);
+}
+
+// On one line of one column of a terminal, whatever the text holds.
+std::string exactly(const Cell& cell) {
+  if (std::holds_alternative<std::monostate>(cell)) return "NULL";
+  if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{}", *number);
+  std::string out;
+  for (const char c : plain(cell)) {
+    if (c == '|' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 const std::string& title(const Column& column) { return column.title.empty() ? column.name : column.title; }
 
 bool numeric(const Cell& cell) { return std::holds_alternative<double>(cell) || std::holds_alternative<int64_t>(cell); }
 
 std::string render_md(const Table& table) {
   if (table.rows.empty()) return "";
+  const auto shown_as = [&](const Cell& cell) { return table.exact ? exactly(cell) : for_people(cell); };
   std::vector<size_t> shown;
   for (size_t c = 0; c < table.columns.size(); ++c)
     if (table.columns[c].whom != For::kMachines) shown.push_back(c);
@@ -47,7 +70,7 @@ std::string render_md(const Table& table) {
     size_t w = title(table.columns[c]).size();
     bool all_numbers = !table.rows.empty();
     for (const auto& row : table.rows) {
-      w = std::max(w, for_people(row[c]).size());
+      w = std::max(w, shown_as(row[c]).size());
       all_numbers = all_numbers && (numeric(row[c]) || std::holds_alternative<std::monostate>(row[c]));
     }
     width.push_back(w);
@@ -62,7 +85,7 @@ std::string render_md(const Table& table) {
   for (const auto& row : table.rows) {
     out += "\n|";
     for (size_t i = 0; i < shown.size(); ++i) {
-      const std::string text = for_people(row[shown[i]]);
+      const std::string text = shown_as(row[shown[i]]);
       out += right[i] ? fmt::format(" {:>{}} |", text, width[i]) : fmt::format(" {:<{}} |", text, width[i]);
     }
   }
@@ -72,12 +95,6 @@ std::string render_md(const Table& table) {
 std::string quoted(std::string text, char quote) {
   for (size_t at = 0; (at = text.find(quote, at)) != std::string::npos; at += 2) text.insert(at, 1, quote);
   return quote + text + quote;
-}
-
-std::string plain(const Cell& cell) {
-  if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? fmt::format("{}", *number) : "";
-  if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{}, {}]", range->lo, range->hi);
-  return for_people(cell);
 }
 
 // The columns that are not for people only, as a table of its own.
@@ -102,7 +119,7 @@ std::string render_csv(const Table& table) {
   for (const auto& row : table.rows) {
     line([&](size_t c) {
       const std::string text = plain(row[c]);
-      return text.find_first_of(",\"\n") == std::string::npos ? text : quoted(text, '"');
+      return text.find_first_of(",\"\r\n") == std::string::npos ? text : quoted(text, '"');
     });
   }
   return out;
@@ -147,7 +164,8 @@ std::string render_sql(const Table& table) {
     for (size_t c = 0; c < row.size(); ++c) {
       out += c ? ", " : "";
       const std::string text = plain(row[c]);
-      out += text.empty() ? "NULL" : numeric(row[c]) ? text : quoted(text, '\'');
+      const bool is_text = std::holds_alternative<std::string>(row[c]);
+      out += text.empty() && !is_text ? "NULL" : numeric(row[c]) ? text : quoted(text, '\'');
     }
     out += ");\n";
   }

@@ -50,6 +50,7 @@ struct Table {
   std::string name;  // of the SQL table
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
+  bool exact = false;  // people too get every digit, NULL by name, and no control characters of a text
 
   void add(std::vector<Cell> row) { rows.push_back(std::move(row)); }
 };

@@ -1,0 +1,100 @@
+// hone db gc: drop what no build can use, one line an entry.
+#include "db/gc.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "tools/hone/db.h"
+#include "tools/hone/json.h"
+
+namespace hone::cli {
+namespace {
+
+struct GcArgs : DbArgs {
+  bool dry_run = false, other_builds = false;
+  std::string older_than;
+};
+
+// "90d", "12h", "2w" -> seconds.
+Result<int64_t> parse_age(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const double scale = unit == "h" ? 3600 : unit == "d" ? 86'400 : unit == "w" ? 7 * 86'400 : 0;
+  if (error != std::errc() || scale == 0 || !(value > 0) || value * scale > 1e11)
+    return invalid_argument(fmt::format("'{}' is not an age: write 90d, 12h or 2w", text));
+  return std::llround(value * scale);
+}
+
+Json json_of(const db::GcReport& report, bool dry_run) {
+  Json dropped = Json::array();
+  for (const db::GcDrop& d : report.dropped)
+    dropped.push_back({{"what", d.what}, {"id", d.id}, {"name", d.name}, {"reason", d.reason}});
+  Json rows = Json::object();
+  for (const db::TableCount& t : report.rows) rows[t.table] = t.rows;
+  return {{"dry_run", dry_run},
+          {"dropped", dropped},
+          {"rows", rows},
+          {"bytes_before", report.bytes_before},
+          {"bytes_after", report.bytes_after},
+          {"not_compacted", report.not_compacted.empty() ? Json(nullptr) : Json(report.not_compacted)}};
+}
+
+void print_text(const db::GcReport& report, bool dry_run) {
+  for (const db::GcDrop& d : report.dropped) print("{} {}: {}: {}\n", d.what, d.id, d.name, d.reason);
+  std::string rows;
+  for (const db::TableCount& t : report.rows)
+    if (t.rows > 0) rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", t.rows, t.table);
+  print("{}: {}; {} -> {} bytes\n", dry_run ? "would drop" : "dropped", rows.empty() ? "nothing" : rows,
+        report.bytes_before, report.bytes_after);
+  if (!report.not_compacted.empty()) note("the file was not made smaller: " + report.not_compacted);
+}
+
+int run_gc(const GcArgs& args) {
+  db::GcOptions options{.judge = {}, .dry_run = args.dry_run, .other_builds = args.other_builds};
+  if (!args.older_than.empty()) {
+    const Result<int64_t> age = parse_age(args.older_than);
+    if (!age.ok()) return fail(age.status());
+    options.older_than = *age;
+  }
+  Result<std::unique_ptr<db::Store>> store = open_existing(args.db, "drop");
+  if (!store.ok()) return fail(store.status());
+  if (!args.dry_run) {
+    store->reset();
+    store = open_to_change(args.db);
+    if (!store.ok()) return fail(store.status());
+  }
+  const Result<std::vector<db::StoredDecision>> decisions = (*store)->all_decisions();
+  if (!decisions.ok()) return fail(decisions.status());
+  const Result<Judge> judge = Judge::make(*decisions);
+  if (!judge.ok()) return fail(judge.status());
+  options.judge = [&](const db::StoredDecision& d) { return judge->worth(d); };
+  const Result<db::GcReport> report = db::collect_garbage(**store, options);
+  if (!report.ok()) return fail(report.status());
+  if (args.json) {
+    print("{}\n", dump(json_of(*report, args.dry_run), 2));
+  } else {
+    print_text(*report, args.dry_run);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_db_gc(CLI::App& db, Run& run) {
+  auto args = std::make_shared<GcArgs>();
+  CLI::App* verb = add_verb(db, run, args, "gc", "drop what no build can use, each entry with its reason", run_gc);
+  verb->add_flag("--dry-run", args->dry_run, "the same list, and nothing is changed");
+  verb->add_flag("--other-builds", args->other_builds,
+                 "also what other builds measured (but never the last decision of a problem and machine)");
+  verb->add_option("--older-than", args->older_than, "also what is older: 90d, 12h, 2w (but never the last)")
+      ->check(not_empty());
+  verb->add_option("-o,--output", args->output, "json")
+      ->check(CLI::IsMember({"json"}))
+      ->each([args](const std::string&) { args->json = true; });
+  verb->add_flag("--json", args->json, "same as -o json");
+}
+
+}  // namespace hone::cli

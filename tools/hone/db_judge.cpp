@@ -1,0 +1,104 @@
+// What this build thinks of a stored decision: whether the resolver could use it for its own problem, and whether a
+// later build ever could. Asks what the resolver asks, but keeps the reasons apart from the choice.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/env.h"
+#include "engine/base/version.h"
+#include "engine/plan/resolver.h"
+#include "jit/codegen.h"
+#include "kernels/matmul/program.h"
+#include "tools/hone/db.h"
+
+namespace hone::cli {
+namespace {
+
+// The numbers in "19.1.7+2", in order: enough to tell older from newer.
+std::vector<int64_t> numbers(const std::string& text) {
+  std::vector<int64_t> found;
+  bool inside = false;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && !inside) found.push_back(0);
+    if (digit && found.back() < 1'000'000'000) found.back() = found.back() * 10 + (c - '0');
+    inside = digit;
+  }
+  return found;
+}
+
+// "hone 0.1.0" against this build.
+db::Age age_of_engine(const std::string& engine) {
+  const std::string here(engine_label());
+  if (engine == here) return db::Age::kThisBuild;
+  const std::string name = here.substr(0, here.find(' ') + 1);
+  const bool comparable = engine.starts_with(name) && !numbers(engine).empty();
+  return comparable && numbers(engine) < numbers(here) ? db::Age::kOlder : db::Age::kOther;
+}
+
+db::Age age_of(const db::StoredDecision& d) {
+  const db::Age engine = age_of_engine(d.build.engine);
+  if (engine != db::Age::kThisBuild) return engine;
+  const db::Candidate& winner = d.decision.winner;
+  const Result<jit::CodeGenerator*> generator = jit::find_code_generator(winner.codegen);
+  if (!generator.ok()) return db::Age::kOther;
+  const std::string here = (*generator)->version();
+  if (winner.codegen_version == here) return db::Age::kThisBuild;
+  return numbers(winner.codegen_version) < numbers(here) ? db::Age::kOlder : db::Age::kOther;
+}
+
+bool emitted_here(const plan::Target& target, Isa isa) {
+  return std::any_of(target.codegens.begin(), target.codegens.end(), [&](const plan::CodegenLabel& c) {
+    return std::find(c.isas.begin(), c.isas.end(), isa) != c.isas.end();
+  });
+}
+
+}  // namespace
+
+struct Judge::State {
+  plan::Target target;
+  std::set<int64_t> in_use;
+};
+
+Result<Judge> Judge::make(const std::vector<db::StoredDecision>& decisions) {
+  HONE_ASSIGN_OR_RETURN(const Machine machine, described_machine());
+  auto state = std::make_shared<State>();
+  const plan::Decisions known(decisions);
+  for (const int threads : {1, threads_in_force(machine).threads}) {
+    state->target = plan::make_target(machine, threads, jit::compiling_generators(), plan::Purpose::kAsk);
+    std::set<std::string> seen;
+    for (const db::StoredDecision& d : decisions) {
+      if (!seen.insert(d.decision.problem.text).second) continue;
+      const Result<matmul::MatmulProblem> problem = matmul::parse_problem(d.decision.problem.text);
+      if (!problem.ok()) continue;
+      const Result<plan::MatmulPlan> plan = plan::resolve(*problem, state->target, known);
+      if (plan.ok() && plan->from) state->in_use.insert(plan->from->decision);
+    }
+  }
+  Judge judge;
+  judge.state_ = std::move(state);
+  return judge;
+}
+
+db::Worth Judge::worth(const db::StoredDecision& d) const {
+  db::Worth worth{.age = age_of(d), .in_use = state_->in_use.contains(d.id)};
+  // A newer version may read what this one cannot.
+  const bool final = age_of_engine(d.build.engine) != db::Age::kOther;
+  const Result<matmul::MatmulProblem> problem = matmul::parse_problem(d.decision.problem.text);
+  const Result<matmul::TransformProgram> program = matmul::parse_program(d.decision.winner.program);
+  if (!problem.ok() || !program.ok()) {
+    worth.why_not = problem.ok() ? "not a program of this build: " + program.status().message()
+                                 : "not a problem of this build: " + problem.status().message();
+    worth.hopeless = final;
+  } else if (const Status legal = matmul::legal(*problem, *program); !legal.ok()) {
+    worth.why_not = "not legal for its problem: " + legal.message();
+  } else if (d.decision.winner.numerics != "ordered") {
+    worth.why_not = fmt::format("another numerics class: {}", d.decision.winner.numerics);
+  } else if (d.machine.key == state_->target.key && !emitted_here(state_->target, program->isa)) {
+    worth.why_not = fmt::format("no code generator here: for {}", isa_info(program->isa).name);
+  }
+  return worth;
+}
+
+}  // namespace hone::cli
