@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "jit/fault.h"
+
 namespace hone::jit {
 
 // Each factory is defined in the folder of its backend.
@@ -39,6 +41,7 @@ Result<CodeGenerator*> find_code_generator(std::string_view name) {
     if (g->name() == name) return g;
     names += (names.empty() ? "" : ", ") + std::string(g->name());
   }
+  if (CodeGenerator* fault = find_fault_generator(name)) return fault;
   return not_found("code generator '" + std::string(name) + "' is not in this build; it has: " + names);
 }
 
