@@ -38,10 +38,17 @@ Result<GuardedBuffer> guarded(int64_t elements) {
   return GuardedBuffer::create(elements * static_cast<int64_t>(sizeof(float)));
 }
 
+// Packed operands are shared by all candidates of a width, so none of them may have packed them with its own generator:
+// a wrong one would make the others look wrong.
+jit::CodeGenerator& packing_generator(Isa isa) {
+  const std::span<jit::CodeGenerator* const> all = jit::code_generators();
+  return **std::find_if(all.begin(), all.end(), [isa](const jit::CodeGenerator* g) { return g->targets(isa); });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<MatmulRacer>> MatmulRacer::create(const MatmulProblem& problem,
-                                                         std::span<const Candidate> candidates, Clock& clock,
+                                                         const std::vector<Candidate>& candidates, Clock& clock,
                                                          const RacerOptions& options) {
   HONE_ASSIGN_OR_RETURN(Operands operands, Operands::create(problem, options.seed));
   std::unique_ptr<MatmulRacer> racer(new MatmulRacer(problem, candidates, clock, options, std::move(operands)));
@@ -65,12 +72,16 @@ Prepared MatmulRacer::prepare(int index) {
   auto failed = [&](const Status& s) {
     return s.code() == Code::kDataLoss ? Prepared{db::Outcome::kWrong, s.message()} : refused(s);
   };
+  stage(index, Stage::kCompile);
   if (Status s = compile(candidate, ready); !s.ok()) return refused(s);
+  stage(index, Stage::kGuardedCheck);
   if (Status s = check_guarded(candidate, ready); !s.ok()) return failed(s);
+  stage(index, Stage::kCheck);
   const int64_t begin = clock_.now_ns();
   if (Status s = check_real(ready); !s.ok()) return failed(s);
   // How often does a sample repeat? Where the first call was long the answer is known.
   if (clock_.now_ns() - begin < kLongCallNs) {
+    stage(index, Stage::kTime);
     const Result<int64_t> once = time_once(ready);
     if (!once.ok()) return refused(once.status());
     const int64_t most = options_.cache == CacheMode::kCold ? kMostColdRepeats : kMostRepeats;
@@ -81,14 +92,14 @@ Prepared MatmulRacer::prepare(int index) {
 }
 
 Status MatmulRacer::compile(const Candidate& candidate, Ready& ready) {
-  HONE_ASSIGN_OR_RETURN(ready.generator, jit::find_code_generator(candidate.codegen));
+  HONE_ASSIGN_OR_RETURN(jit::CodeGenerator* const generator, jit::find_code_generator(candidate.codegen));
   HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower(problem_, candidate.program));
-  HONE_ASSIGN_OR_RETURN(ready.executable, jit::make_executable(kernel, *ready.generator, candidate.program.isa));
+  HONE_ASSIGN_OR_RETURN(ready.executable, jit::make_executable(kernel, *generator, candidate.program.isa));
   HONE_ASSIGN_OR_RETURN(ready.schedule, schedule(candidate.threads));
   HONE_RETURN_IF_ERROR(ready.executable.workspaces->reserve(candidate.threads));
   if (problem_.b != BLayout::kPacked) return {};
   ready.width = candidate.program.panel;
-  return operands_.pack(ready.width, *ready.generator, candidate.program.isa);
+  return operands_.pack(ready.width, packing_generator(candidate.program.isa), candidate.program.isa);
 }
 
 Status MatmulRacer::call(Ready& ready, runtime::Schedule& schedule, const MatmulProblem& shape,
@@ -191,6 +202,7 @@ std::vector<Timing> MatmulRacer::round(std::span<const int> arms) {
 
 Result<int64_t> MatmulRacer::sample(int index) {
   Ready& ready = ready_.at(index);
+  stage(index, Stage::kTime);
   int64_t total = 0;
   if (options_.cache == CacheMode::kCold) {
     for (int64_t i = 0; i < ready.repeat; ++i) {

@@ -2,6 +2,7 @@
 // that the runtime uses.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -21,18 +22,23 @@ namespace hone::autotune {
 
 enum class CacheMode { kWarm, kCold };
 
+// What a candidate is going through: whoever watches from another process must know whom to blame, and for what.
+enum class Stage : uint8_t { kIdle, kCompile, kGuardedCheck, kCheck, kTime };
+
 struct RacerOptions {
   CacheMode cache = CacheMode::kCold;
   uint64_t seed = 1;
   Peak peak;     // 0: not known, nothing is refused for being too fast
   int cpus = 1;  // usable
+  // Called at the start of every stage, also within a round: must take nanoseconds. May be empty.
+  std::function<void(int candidate, Stage stage)> on_stage;
 };
 
 class MatmulRacer final : public Racer {
  public:
-  // `candidates` and `clock` must outlive the racer.
+  // `candidates` and `clock` must outlive the racer. Candidates may be added meanwhile, none may change.
   static Result<std::unique_ptr<MatmulRacer>> create(const matmul::MatmulProblem& problem,
-                                                     std::span<const Candidate> candidates, Clock& clock,
+                                                     const std::vector<Candidate>& candidates, Clock& clock,
                                                      const RacerOptions& options);
 
   Prepared prepare(int candidate) override;
@@ -42,16 +48,18 @@ class MatmulRacer final : public Racer {
  private:
   struct Ready {
     jit::Executable executable;
-    jit::CodeGenerator* generator = nullptr;
     runtime::Schedule* schedule = nullptr;
     int64_t width = 0;   // of packed panels
     int64_t repeat = 1;  // calls per sample
   };
 
-  MatmulRacer(const matmul::MatmulProblem& problem, std::span<const Candidate> candidates, Clock& clock,
+  MatmulRacer(const matmul::MatmulProblem& problem, const std::vector<Candidate>& candidates, Clock& clock,
               const RacerOptions& options, Operands operands)
       : problem_(problem), candidates_(candidates), clock_(clock), options_(options), operands_(std::move(operands)) {}
 
+  void stage(int candidate, Stage stage) const {
+    if (options_.on_stage) options_.on_stage(candidate, stage);
+  }
   Result<runtime::Schedule*> schedule(int threads);
   Status compile(const Candidate& candidate, Ready& ready);
   // The two steps of gate.h.
@@ -66,7 +74,7 @@ class MatmulRacer final : public Racer {
   Status plausible(double ns, int threads) const;
 
   matmul::MatmulProblem problem_;
-  std::span<const Candidate> candidates_;
+  const std::vector<Candidate>& candidates_;
   Clock& clock_;
   RacerOptions options_;
   Operands operands_;

@@ -36,7 +36,7 @@ std::string peers_lack(const matmul::MatmulProblem& p) {
 }
 
 Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const matmul::MatmulProblem& problem,
-                                                       std::span<const autotune::Candidate> candidates,
+                                                       const std::vector<autotune::Candidate>& candidates,
                                                        std::span<const HonePeer* const> peers, int threads,
                                                        autotune::Clock& clock, const autotune::RacerOptions& options) {
   std::unique_ptr<BenchRacer> racer(new BenchRacer(as_peers_see_it(problem), problem.b == matmul::BLayout::kPacked,

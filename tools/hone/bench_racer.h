@@ -16,7 +16,7 @@ class BenchRacer final : public autotune::Racer {
  public:
   // `candidates`, `peers` and `clock` must outlive the racer. Threads of the peers: `threads`.
   static Result<std::unique_ptr<BenchRacer>> create(const matmul::MatmulProblem& problem,
-                                                    std::span<const autotune::Candidate> candidates,
+                                                    const std::vector<autotune::Candidate>& candidates,
                                                     std::span<const HonePeer* const> peers, int threads,
                                                     autotune::Clock& clock, const autotune::RacerOptions& options);
   ~BenchRacer() override;

@@ -1,0 +1,56 @@
+// A worker as the tuner sees it: a process with a socket and a shared page, that may die or fall silent at any moment.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/isolate/message.h"
+#include "autotune/isolate/page.h"
+
+namespace hone::autotune {
+
+struct WorkerCommand {
+  std::string executable;  // a path; it ends up in run_worker() (worker.h)
+  std::vector<std::string> arguments;
+};
+
+class Child {
+ public:
+  // Starts the process; it says Hello when it is up. Error: unavailable, naming what could not be had.
+  static Result<std::unique_ptr<Child>> start(const WorkerCommand& command);
+  // Ends it at once.
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // False: it does not listen any more.
+  bool send(const Message& message);
+
+  enum class Got { kMessage, kNonsense, kDeath, kSilence };
+  // Waits for the next message. kSilence: it has spent `limit` seconds on one and the same step. A process that got
+  // less than half of the CPU time of those seconds is given four times as long, since on a busy machine it may simply
+  // not have run; and seconds in which this process did not run either (stopped, machine asleep) do not count.
+  Got receive(double limit, Message* message);
+
+  // Ends it at once if it lives, and says how it ended: "SIGSEGV (invalid memory access)", "exited with code 3".
+  const std::string& end();
+  Step step() const { return page_->step(); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  Child() = default;
+  Got read(Message* message);
+  double cpu_seconds() const;
+
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  SharedPage* page_ = nullptr;
+  bool closed_ = false;  // it has closed its end
+  std::string how_;      // it ended; "" while it lives
+  std::string buffer_;
+};
+
+}  // namespace hone::autotune

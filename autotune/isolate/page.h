@@ -1,0 +1,50 @@
+// One page of memory that tuner and worker share: what the worker is doing, without a message for it. The worker writes
+// it before every stage (one store, a nanosecond); the tuner looks when the worker has died or is late.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "autotune/measure/matmul_racer.h"
+
+namespace hone::autotune {
+
+// Descriptors that a worker is born with, behind the three standard ones.
+inline constexpr int kSocketDescriptor = 3;
+inline constexpr int kPageDescriptor = 4;
+inline constexpr int kPageBytes = 4096;
+
+// How a worker ends that has no memory left.
+inline constexpr int kOutOfMemoryCode = 77;
+
+struct Step {
+  int candidate = 0;
+  Stage stage = Stage::kIdle;
+};
+
+class SharedPage {
+ public:
+  // Two steps in a row are never the same number, even for the same candidate and stage.
+  void set(const Step& step) {
+    ++count_;
+    step_.store(
+        uint64_t{count_} << 40 | static_cast<uint64_t>(step.stage) << 32 | static_cast<uint32_t>(step.candidate),
+        std::memory_order_relaxed);
+  }
+  uint64_t number() const { return step_.load(std::memory_order_relaxed); }
+  Step step() const {
+    const uint64_t n = number();
+    const auto stage = static_cast<uint8_t>(n >> 32);
+    if (stage > static_cast<uint8_t>(Stage::kTime)) return {};  // a wild store has hit the page
+    return {static_cast<int>(static_cast<uint32_t>(n)), static_cast<Stage>(stage)};
+  }
+
+  std::atomic<int32_t> tuner{0};  // process id
+
+ private:
+  std::atomic<uint64_t> step_{0};
+  uint32_t count_ = 0;  // the worker's
+};
+static_assert(sizeof(SharedPage) <= kPageBytes);
+
+}  // namespace hone::autotune

@@ -1,0 +1,203 @@
+// See worker.h. What is set up before the first message:
+//   dies with the tuner, also when it is busy (PR_SET_PDEATHSIG), and when idle as the socket ends
+//   signals have their default effect, so that a sanitizer or a library does not turn a crash into a report and exit(1)
+//   no core file: a crash here is a result, and a core of gigabytes takes longer than many candidates
+//   when memory runs out the kernel takes this process and not the tuner (oom_score_adj), and before that, what may be
+//     allocated for a problem is limited to many times what its operands need (RLIMIT_DATA)
+#include "autotune/isolate/worker.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <new>
+
+#include "autotune/isolate/message.h"
+#include "autotune/isolate/page.h"
+#include "engine/base/memory.h"
+#include "engine/base/version.h"
+
+namespace hone::autotune {
+namespace {
+
+// Beyond the operands: code generators, workspaces, guarded copies, thread stacks.
+constexpr int64_t kMemoryAtLeast = int64_t{1} << 30;
+constexpr int64_t kMemoryPerCpu = int64_t{16} << 20;
+// B once for every panel width, and outputs to compare with.
+constexpr int64_t kTimesOperands = 16;
+
+SharedPage* map_page() {
+  void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, kPageDescriptor, 0);
+  return page == MAP_FAILED ? nullptr : static_cast<SharedPage*>(page);
+}
+
+bool is_socket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
+[[noreturn]] void out_of_memory() { _exit(kOutOfMemoryCode); }
+
+// False: the tuner is gone already.
+bool harden(const SharedPage& page) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != page.tuner) return false;
+  for (int s : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGTRAP}) signal(s, SIG_DFL);
+  // 1 and not 0: the kernel pipes a core to a handler whatever the limit is, except for this value.
+  const rlimit no_core{1, 1};
+  setrlimit(RLIMIT_CORE, &no_core);
+  if (FILE* file = std::fopen("/proc/self/oom_score_adj", "w"); file != nullptr) {
+    std::fputs("1000", file);
+    std::fclose(file);
+  }
+  std::set_new_handler(out_of_memory);
+  return true;
+}
+
+// Private writable memory that this process has now, as RLIMIT_DATA counts it. (A sanitizer's shadow is terabytes.)
+int64_t data_bytes() {
+  long pages[6] = {};
+  FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  const int n =
+      std::fscanf(file, "%ld %ld %ld %ld %ld %ld", &pages[0], &pages[1], &pages[2], &pages[3], &pages[4], &pages[5]);
+  std::fclose(file);
+  return n == 6 ? pages[5] * sysconf(_SC_PAGESIZE) : 0;
+}
+
+void limit_memory(const matmul::MatmulProblem& p, int cpus) {
+  const int64_t now = data_bytes();
+  if (now == 0) return;  // /proc is not there: the kernel's out-of-memory killer is what is left
+  const double mnk = static_cast<double>(p.batch) * static_cast<double>(sizeof(float)) *
+                     (static_cast<double>(p.row_stride_a()) * static_cast<double>(p.m) +
+                      static_cast<double>(p.n) * static_cast<double>(p.k) * 1.5 +
+                      4 * static_cast<double>(p.row_stride_c()) * static_cast<double>(p.m));
+  const double wanted = static_cast<double>(kMemoryAtLeast) + static_cast<double>(kMemoryPerCpu) * cpus +
+                        static_cast<double>(kTimesOperands) * mnk;
+  const double available = 0.9 * static_cast<double>(available_memory(""));
+  rlimit limit{};
+  getrlimit(RLIMIT_DATA, &limit);
+  const double bytes = static_cast<double>(now) + std::min(wanted, available);
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(std::min(bytes, 0x1p62)));
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
+class Worker {
+ public:
+  explicit Worker(SharedPage& page) : page_(page) {}
+
+  int run() {
+    if (!send(HelloMessage{std::string(engine_label())})) return 1;
+    std::string buffer(kMostMessageBytes, '\0');
+    while (true) {
+      const ssize_t got = recv(kSocketDescriptor, buffer.data(), buffer.size(), MSG_TRUNC);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return 0;
+      if (static_cast<size_t>(got) > buffer.size()) return 1;
+      const std::optional<Message> message = decode(std::string_view(buffer).substr(0, static_cast<size_t>(got)));
+      if (!message || !std::visit([this](const auto& m) { return on(m); }, *message)) return 1;
+    }
+  }
+
+ private:
+  static bool send(const Message& message) {
+    const std::string bytes = encode(message);
+    return ::send(kSocketDescriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+
+  // False: the message has no business here.
+  template <typename Unexpected>
+  bool on(const Unexpected&) {
+    return false;
+  }
+
+  bool on(const ProblemMessage& m) {
+    racer_.reset();
+    candidates_.clear();
+    return send(SetUpAnswer{set_up(m)});
+  }
+
+  Status set_up(const ProblemMessage& m) {
+    HONE_ASSIGN_OR_RETURN(const matmul::MatmulProblem problem, matmul::parse_problem(m.text));
+    limit_memory(problem, m.cpus);
+    RacerOptions options{.cache = m.cold ? CacheMode::kCold : CacheMode::kWarm,
+                         .seed = m.seed,
+                         .peak = m.peak,
+                         .cpus = m.cpus,
+                         .on_stage = [this](int candidate, Stage stage) {
+                           page_.set({candidate, stage});
+                         }};
+    HONE_ASSIGN_OR_RETURN(racer_, MatmulRacer::create(problem, candidates_, clock_, options));
+    return {};
+  }
+
+  bool on(const PrepareMessage& m) {
+    constexpr int kMostCandidates = 10'000'000;
+    if (racer_ == nullptr || m.candidate < 0 || m.candidate >= kMostCandidates) return false;
+    const Result<matmul::TransformProgram> program = matmul::parse_program(m.program);
+    if (!program.ok()) return send(PrepareAnswer{{db::Outcome::kRefused, program.status().message()}});
+    if (candidates_.size() <= static_cast<size_t>(m.candidate))
+      candidates_.resize(static_cast<size_t>(m.candidate) + 1);
+    candidates_[static_cast<size_t>(m.candidate)] = {*program, m.codegen, m.threads};
+    const Prepared prepared = racer_->prepare(m.candidate);
+    page_.set({});
+    return send(PrepareAnswer{prepared});
+  }
+
+  bool on(const RoundMessage& m) {
+    if (racer_ == nullptr || !std::all_of(m.arms.begin(), m.arms.end(), [this](int arm) { return is_known(arm); }))
+      return false;
+    const int64_t begin = clock_.now_ns();
+    RoundAnswer answer{.timings = racer_->round(m.arms)};
+    answer.wall_ns = clock_.now_ns() - begin;
+    page_.set({});
+    return send(answer);
+  }
+
+  bool on(const ReleaseMessage& m) {
+    if (racer_ == nullptr || !is_known(m.candidate)) return false;
+    racer_->release(m.candidate);
+    return true;
+  }
+
+  bool is_known(int candidate) const {
+    return candidate >= 0 && static_cast<size_t>(candidate) < candidates_.size() &&
+           !candidates_[static_cast<size_t>(candidate)].codegen.empty();
+  }
+
+  SharedPage& page_;
+  SteadyClock clock_;
+  std::vector<Candidate> candidates_;  // by the tuner's numbers; those that it has not named are empty
+  std::unique_ptr<MatmulRacer> racer_;
+};
+
+}  // namespace
+
+int run_worker() {
+  if (!is_socket(kSocketDescriptor)) return 2;
+  SharedPage* page = map_page();
+  if (page == nullptr) return 2;
+  int code = 0;
+  try {
+    code = harden(*page) ? Worker(*page).run() : 0;
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  } catch (...) {
+    code = 1;
+  }
+  // At once: what a candidate has left behind must not be torn down in an order that crashes or waits.
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+}  // namespace hone::autotune
