@@ -56,10 +56,11 @@ class Tuning {
     add_incumbent();
     HONE_ASSIGN_OR_RETURN(const Race::Earlier earlier, begin_run());
     HONE_ASSIGN_OR_RETURN(
-        const std::unique_ptr<MatmulRacer> racer,
-        MatmulRacer::create(
-            problem_, space_.candidates, clock_,
-            {.cache = options_.cache, .seed = options_.seed, .peak = peak_, .cpus = context_.machine.cpus_usable}));
+        const std::unique_ptr<Racer> racer,
+        make_racer(
+            context_.isolation, problem_, space_.candidates, clock_,
+            {.cache = options_.cache, .seed = options_.seed, .peak = peak_, .cpus = context_.machine.cpus_usable},
+            options_.budget_seconds));
     Race race(*racer, clock_, options_.seed, hooks());
     race.restore(earlier);
     HONE_ASSIGN_OR_RETURN(const ProtocolResult result, decide(race));
@@ -216,6 +217,8 @@ class Tuning {
                 [this](int candidate, const Prepared& why) {
                   last_failure_ = why.detail;
                   count_outcome(why.outcome, &report_);
+                  if (why.outcome == db::Outcome::kCrashed)
+                    report_.crashes.push_back({why.detail, repeat_command(text_, this->candidate(candidate))});
                   recorder_.outcome(candidate, why);
                   return Status();
                 },

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/isolate/isolated_racer.h"
 #include "autotune/measure/matmul_racer.h"
 #include "autotune/measure/peak.h"
 #include "autotune/space/space.h"
@@ -50,6 +51,12 @@ struct Progress {
   double seconds_left = 0;
 };
 
+// A candidate that ended its process, or hung.
+struct Crash {
+  std::string how;      // "SIGSEGV (invalid memory access) while being timed"
+  std::string command;  // repeats it
+};
+
 struct TuneReport {
   std::string problem;
   db::Verdict decision = db::Verdict::kKept;
@@ -57,7 +64,8 @@ struct TuneReport {
   double speedup = 1, speedup_lo = 1, speedup_hi = 1;
   double noise_bound = 0;
   int enumerated = 0, measured = 0, rejected_wrong = 0, crashed = 0, refused = 0;
-  int rounds = 0;  // search and confirmation
+  std::vector<Crash> crashes;  // of this process; `crashed` counts those of the whole run
+  int rounds = 0;              // search and confirmation
   double seconds = 0;
   int64_t run_id = 0;
   // Who met the incumbent in the confirmation rounds, and the incumbent's time over its, whatever was decided.
@@ -74,6 +82,7 @@ struct TuneContext {
   db::Store& store;
   std::function<void(const Progress&)> on_progress;  // may be empty; called often, must be quick
   const std::atomic<bool>* stop = nullptr;
+  Isolation* isolation = nullptr;  // candidates run in its worker; null: in this process, and one that crashes ends it
 };
 
 // Measures for about options.budget_seconds. Samples are in the store after every round, the decision at the end.

@@ -32,7 +32,7 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr int kReapMs = 2000;
 // The limit is looked at in so many slices, each of which counts only if the same step was under way all along.
 constexpr int kSlices = 4;
-constexpr int kPatience = 4;  // limits, for a process that hardly ran
+constexpr int kPatience = 2;  // limits, for a process that hardly ran
 
 Status cannot(const char* what) {
   return unavailable(fmt::format("cannot start a worker process: {}: {}", what, strerror(errno)));

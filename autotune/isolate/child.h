@@ -31,7 +31,7 @@ class Child {
 
   enum class Got { kMessage, kNonsense, kDeath, kSilence };
   // Waits for the next message. kSilence: it has spent `limit` seconds on one and the same step. A process that got
-  // less than half of the CPU time of those seconds is given four times as long, since on a busy machine it may simply
+  // less than half of the CPU time of those seconds is given twice as long, since on a busy machine it may simply
   // not have run; and seconds in which this process did not run either (stopped, machine asleep) do not count.
   Got receive(double limit, Message* message);
 

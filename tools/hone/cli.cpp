@@ -128,7 +128,7 @@ int fail_usage(const CLI::App& app, const std::string& why) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
   std::vector<std::string> names;
-  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); }))
     names.push_back(sub->get_name());
   const std::vector<std::string> left = app.remaining(true);
   std::string message = why;

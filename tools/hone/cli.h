@@ -96,5 +96,8 @@ void add_tune(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
+// What `hone tune` starts to run candidates in; in no help text.
+void add_tune_worker(CLI::App& app, Run& run);
+inline constexpr const char* kTuneWorker = "tune-worker";
 
 }  // namespace hone::cli

@@ -26,6 +26,7 @@ int run_command(int argc, char** argv) {
   add_bench(app, run);
   add_explain(app, run);
   add_db(app, run);
+  add_tune_worker(app, run);
 
   try {
     app.parse(argc, argv);

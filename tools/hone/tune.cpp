@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autotune/isolate/worker.h"
 #include "autotune/search/stats.h"
 #include "autotune/session.h"
 #include "engine/base/env.h"
@@ -23,7 +24,7 @@ using autotune::TuneReport;
 struct TuneArgs {
   ProblemArgs problems;
   std::string budget, codegen, threads, db;
-  std::string cache = "cold", output = "md", numerics = "ordered";
+  std::string cache = "cold", output = "md", numerics = "ordered", isolation = "on";
   uint64_t seed = 0;
   bool fresh = false, exhaustive = false, json = false;
 };
@@ -49,6 +50,7 @@ struct Setup {
   bool json = false;  // an object as soon as a problem is done, for whoever reads along
   Machine machine;
   std::unique_ptr<db::Store> store;
+  std::unique_ptr<autotune::Isolation> isolation;  // null: off
 };
 
 Result<Setup> prepare(const TuneArgs& args) {
@@ -69,6 +71,10 @@ Result<Setup> prepare(const TuneArgs& args) {
   HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
   s.options.max_threads = threads_in_force(s.machine).threads;
   HONE_ASSIGN_OR_RETURN(s.store, open_store(args.db, db::OpenMode::kReadWrite));
+  // The very file that runs here, also when its name has another version by now.
+  if (args.isolation == "on")
+    s.isolation = std::make_unique<autotune::Isolation>(autotune::WorkerCommand{"/proc/self/exe", {kTuneWorker}},
+                                                        [](const std::string& message) { note(message); });
   return s;
 }
 
@@ -156,9 +162,13 @@ class TuneCommand {
   Result<TuneReport> tune_one(const matmul::MatmulProblem& problem, const autotune::TuneOptions& options) {
     if (problem.m == 0 || problem.n == 0) return nothing_to_tune(problem, s_.machine, options);
     const autotune::TuneContext context{s_.machine, *s_.store, [&](const autotune::Progress& p) { progress_.show(p); },
-                                        &interrupted()};
+                                        &interrupted(), s_.isolation.get()};
     Result<TuneReport> report = autotune::tune(problem, options, context);
     progress_.clear();
+    if (report.ok()) {
+      for (const autotune::Crash& crash : report->crashes)
+        note(fmt::format("{}: a candidate crashed: {}; repeat: {}", report->problem, crash.how, crash.command));
+    }
     return report;
   }
 
@@ -266,10 +276,25 @@ void add_tune(CLI::App& app, Run& run) {
                     "earlier winners are no incumbents, and a tune that was cut short is not taken up");
   command->add_flag("--exhaustive", args->exhaustive,
                     "afterwards measure every candidate, however long it takes, and report what the budget had missed");
+  command
+      ->add_option("--isolation", args->isolation,
+                   "on (default): candidates run in a process of their own, which may crash; off: in this one, as a "
+                   "debugger likes it")
+      ->check(CLI::IsMember({"on", "off"}));
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl or sql");
   command->add_flag("--json", args->json, "same as -o json: one object a line for each problem");
   command->callback([args, &run] { run = [args] { return run_tune(*args); }; });
+}
+
+void add_tune_worker(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand(kTuneWorker)->group("");
+  command->callback([&run] {
+    run = [] {
+      const int code = autotune::run_worker();
+      return code == kUsage ? fail(invalid_argument("`hone tune` starts its workers itself")) : code;
+    };
+  });
 }
 
 }  // namespace hone::cli
