@@ -165,11 +165,19 @@ class TuneCommand {
                                         &interrupted(), s_.isolation.get()};
     Result<TuneReport> report = autotune::tune(problem, options, context);
     progress_.clear();
-    if (report.ok()) {
-      for (const autotune::Crash& crash : report->crashes)
-        note(fmt::format("{}: a candidate crashed: {}; repeat: {}", report->problem, crash.how, crash.command));
-    }
+    if (report.ok()) note_crashes(*report);
     return report;
+  }
+
+  // A code generator that is broken throughout would fill the terminal.
+  static void note_crashes(const TuneReport& report) {
+    constexpr size_t kShown = 5;
+    for (size_t i = 0; i < std::min(kShown, report.crashes.size()); ++i)
+      note(fmt::format("{}: a candidate crashed: {}; repeat: {}", report.problem, report.crashes[i].how,
+                       report.crashes[i].command));
+    if (report.crashes.size() > kShown)
+      note(fmt::format("{}: {} more candidates crashed; all are recorded with run {}", report.problem,
+                       report.crashes.size() - kShown, report.run_id));
   }
 
   // Everything there is against what the budget has found.
