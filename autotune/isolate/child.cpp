@@ -32,6 +32,7 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr int kReapMs = 2000;
 // The limit is looked at in so many slices, each of which counts only if the same step was under way all along.
 constexpr int kSlices = 4;
+constexpr std::chrono::microseconds kWatch{1500};
 constexpr int kPatience = 2;  // limits, for a process that hardly ran
 
 Status cannot(const char* what) {
@@ -156,7 +157,10 @@ bool Child::send(const Message& message) {
   const std::string bytes = encode(message);
   while (!closed_) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent == static_cast<ssize_t>(bytes.size())) return true;
+    if (sent == static_cast<ssize_t>(bytes.size())) {
+      page_->questions.fetch_add(1, std::memory_order_release);
+      return true;
+    }
     if (sent >= 0 || errno != EINTR) break;
   }
   return false;
@@ -168,6 +172,7 @@ Child::Got Child::read(Message* message) {
     closed_ = true;
     return Got::kDeath;
   }
+  ++answers_;
   if (static_cast<size_t>(got) > buffer_.size()) return Got::kNonsense;
   std::optional<Message> decoded = decode(std::string_view(buffer_).substr(0, static_cast<size_t>(got)));
   if (!decoded) return Got::kNonsense;
@@ -175,7 +180,8 @@ Child::Got Child::read(Message* message) {
   return Got::kMessage;
 }
 
-Child::Got Child::receive(double limit, Message* message) {
+Child::Got Child::receive(double limit, Message* message, bool watching) {
+  if (watching) watch(page_->answers, answers_, kWatch);
   const auto slice = Milliseconds(std::max<int64_t>(1, static_cast<int64_t>(limit * 1000 / kSlices)));
   uint64_t step = page_->number();
   double cpu = cpu_seconds();

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 
 #include "autotune/measure/operands.h"
@@ -18,6 +20,8 @@ constexpr double kStartSeconds = 20;  // loading a large executable on a busy ma
 constexpr double kSetUpSeconds = 20;
 constexpr double kSetUpBytesPerSecond = 5e7;
 constexpr int kMostEnds = 3;
+// Sleeping and being woken up costs 25 to 100 us: beyond this time it is no matter.
+constexpr int64_t kSoonNs = 1'000'000;
 
 std::string_view stage_text(Stage stage) {
   switch (stage) {
@@ -191,8 +195,11 @@ class IsolatedRacer final : public Racer {
       Child* child = isolation_.child();
       Reply reply;
       const double limit = step_limit(budget_, first_prepare_);
-      const Child::Got got = child->send(question) ? child->receive(limit, &reply.message) : Child::Got::kDeath;
+      const int64_t begin = clock_.now_ns();
+      const Child::Got got =
+          child->send(question) ? child->receive(limit, &reply.message, worth_watching(question)) : Child::Got::kDeath;
       if (got == Child::Got::kMessage && fits(std::get_if<Expected>(&reply.message), arms)) {
+        answered_after_[question.index()] = clock_.now_ns() - begin;
         if (needs_others) isolation_.worked();
         return reply;
       }
@@ -216,6 +223,16 @@ class IsolatedRacer final : public Racer {
     return answer != nullptr && answer->timings.size() == arms;
   }
 
+  // Watching instead of sleeping pays where the last such question was answered soon, and harms nobody where a CPU is
+  // left that none of those who are timed uses. (All arms of a round or none: it may show in their times.)
+  bool worth_watching(const Message& question) const {
+    if (options_.cpus < 2 || answered_after_[question.index()] > kSoonNs) return false;
+    const auto* round = std::get_if<RoundMessage>(&question);
+    return round == nullptr || std::all_of(round->arms.begin(), round->arms.end(), [this](int arm) {
+             return candidates_[static_cast<size_t>(arm)].threads < options_.cpus;
+           });
+  }
+
   // The page may have been overwritten by whoever crashed: only who was asked for can be blamed.
   static bool is_asked(const Message& question, const Step& step) {
     if (step.stage == Stage::kIdle) return false;
@@ -237,10 +254,11 @@ class IsolatedRacer final : public Racer {
   Clock& clock_;
   RacerOptions options_;
   double budget_;
-  double first_prepare_ = 0;            // seconds that the first candidate to get ready has taken for it
-  int generation_ = 0;                  // of the worker in which the problem is set up; 0: none
-  std::set<int> prepared_;              // in that worker
-  std::unique_ptr<MatmulRacer> alone_;  // in this process, when there are no workers
+  double first_prepare_ = 0;  // seconds that the first candidate to get ready has taken for it
+  int generation_ = 0;        // of the worker in which the problem is set up; 0: none
+  std::array<int64_t, std::variant_size_v<Message>> answered_after_{};  // ns, by kind of question, the last time
+  std::set<int> prepared_;                                              // in that worker
+  std::unique_ptr<MatmulRacer> alone_;                                  // in this process, when there are no workers
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "autotune/measure/matmul_racer.h"
@@ -40,11 +41,21 @@ class SharedPage {
   }
 
   std::atomic<int32_t> tuner{0};  // process id
+  // Messages sent so far, counted after sending: who expects one soon watches the number instead of going to sleep.
+  std::atomic<uint32_t> questions{0}, answers{0};
 
  private:
   std::atomic<uint64_t> step_{0};
   uint32_t count_ = 0;  // the worker's
 };
+// Waits until `count` is no longer `seen`, without giving up the CPU, for at most `longest`.
+inline void watch(const std::atomic<uint32_t>& count, uint32_t seen, std::chrono::nanoseconds longest) {
+  const auto end = std::chrono::steady_clock::now() + longest;
+  while (count.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+  }
+}
+
 static_assert(sizeof(SharedPage) <= kPageBytes);
 
 }  // namespace hone::autotune
