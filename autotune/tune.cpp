@@ -11,6 +11,7 @@
 #include "autotune/recorder.h"
 #include "autotune/search/protocol.h"
 #include "engine/base/guarded.h"
+#include "engine/base/machine_kind.h"
 #include "jit/codegen.h"
 #include "kernels/matmul/blocking.h"
 
@@ -100,8 +101,8 @@ class Tuning {
 
   // ---- who is in the race ----
 
-  // Who is to be beaten joins the candidates: who the caller says, else the newest earlier decision of a machine like
-  // this that can still run, else the default plan.
+  // Who is to be beaten joins the candidates: who the caller says, else the newest earlier decision of this kind of
+  // machine that can still run, else the default plan.
   void add_incumbent() {
     if (options_.incumbent) {
       const TunedPlan& plan = *options_.incumbent;
@@ -111,8 +112,12 @@ class Tuning {
     if (options_.fresh) return;
     const Result<std::vector<db::StoredDecision>> earlier = context_.store.decisions_for_problem(text_);
     if (!earlier.ok()) return;  // a store that cannot be read leaves the default as incumbent
-    for (const db::StoredDecision& stored : *earlier)
-      if (stored.machine.key == context_.machine.key() && join(stored.decision.winner)) return;
+    const MachineKind here = kind_of(context_.machine);
+    for (const db::StoredDecision& stored : *earlier) {
+      if (stored.machine.key != context_.machine.key()) continue;
+      if (!kind_difference(kind_of(read_machine_label(stored.machine.label)), here).empty()) continue;
+      if (join(stored.decision.winner)) return;
+    }
   }
 
   bool join(const db::Candidate& winner) {
