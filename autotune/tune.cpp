@@ -7,10 +7,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "autotune/cost/cost.h"
+#include "autotune/learn/order.h"
 #include "autotune/recorder.h"
 #include "autotune/search/protocol.h"
 #include "engine/base/guarded.h"
+#include "engine/base/log.h"
 #include "engine/base/machine_kind.h"
 #include "jit/codegen.h"
 #include "kernels/matmul/blocking.h"
@@ -25,10 +26,17 @@ bool contains(const std::vector<T>& list, const T& value) {
 
 std::string cache_name(CacheMode mode) { return mode == CacheMode::kCold ? "cold" : "warm"; }
 
-std::string settings_json(const TuneOptions& options, const Target& target, size_t enumerated) {
-  nlohmann::json j = {{"budget", options.budget_seconds}, {"strategy", options.strategy}, {"threads", target.threads},
-                      {"codegens", target.codegens},      {"panel", options.panel},       {"fresh", options.fresh},
-                      {"enumerated", enumerated}};
+// `order` and `peak`: by whose word candidates were measured, and what it was told of the machine.
+std::string settings_json(const TuneOptions& options, const Target& target, size_t enumerated, const std::string& order,
+                          const Peak& peak) {
+  nlohmann::json j = {{"budget", options.budget_seconds}, {"strategy", options.strategy},
+                      {"threads", target.threads},        {"codegens", target.codegens},
+                      {"panel", options.panel},           {"fresh", options.fresh},
+                      {"enumerated", enumerated},         {"order", order}};
+  j["peak"] = {{"f32_gflops_1t", peak.f32_gflops_1t},
+               {"read_gbs_1t", peak.read_gbs_1t},
+               {"read_gbs_all", peak.read_gbs_all},
+               {"l2_gbs_1t", peak.l2_gbs_1t}};
   return j.dump();
 }
 
@@ -55,6 +63,7 @@ class Tuning {
       return unsupported(fmt::format("{}: no candidate is legal here, among them: {}", text_,
                                      space_.rejected.empty() ? "none" : space_.rejected.front().why));
     add_incumbent();
+    order();
     HONE_ASSIGN_OR_RETURN(const Race::Earlier earlier, begin_run());
     HONE_ASSIGN_OR_RETURN(
         const std::unique_ptr<Racer> racer,
@@ -136,31 +145,24 @@ class Tuning {
     return true;
   }
 
-  std::vector<int> ordered() const {
-    CostMachine machine{.cpus = context_.machine.cpus_usable,
-                        .caches = blocking_caches(context_.machine),
-                        .cold = options_.cache == CacheMode::kCold};
-    if (peak_.f32_gflops_1t > 0) {
-      machine.gflops_1t = peak_.f32_gflops_1t;
-      machine.l2_gbs = peak_.l2_gbs_1t;
-      machine.dram_gbs_1t = peak_.read_gbs_1t;
-      machine.dram_gbs_all = peak_.read_gbs_all;
-    }
-    const Result<Isa> best = context_.machine.best_isa();
-    if (best.ok()) machine.widest_lanes = isa_info(*best).lanes_f32();
-    return measuring_order(problem_, space_.candidates, machine);
+  void order() {
+    CandidateOrder chosen = candidate_order(problem_, space_.candidates,
+                                            cost_machine(context_.machine, peak_, options_.cache == CacheMode::kCold),
+                                            context_.store, context_.machine.key());
+    order_ = std::move(chosen.indices);
+    report_.order = chosen.name();
+    HONE_LOG_EVENT(LogTopic::kTune, "order", {{"problem", text_}, {"order", report_.order}, {"why", chosen.why_not}});
   }
 
   // ---- the protocol ----
 
   Result<ProtocolResult> decide(Race& race) {
-    const std::vector<int> order = ordered();
     Result<ProtocolResult> result = run_protocol(
         race, {.fallback = fallback_,
                .incumbent = incumbent_,
-               .order = search_order(order),
+               .order = search_order(order_),
                .siblings = [this](int winner) { return siblings(winner); },
-               .substitutes = order,
+               .substitutes = order_,
                .strategy = strategy_,
                .begin_ns = begin_,
                .budget_ns = static_cast<int64_t>(options_.budget_seconds * 1e9),
@@ -204,11 +206,12 @@ class Tuning {
       recorder_.resume(options_.resume_run);
       return read_earlier(context_.store, options_.resume_run, problem_, &space_.candidates);
     }
-    recorder_.begin(context_.machine, {.seed = static_cast<int64_t>(options_.seed),
-                                       .cache_mode = cache_name(options_.cache),
-                                       .settings = settings_json(options_, target_, space_.candidates.size()),
-                                       .session_id = options_.session_id,
-                                       .problem = problem_record(problem_)});
+    recorder_.begin(context_.machine,
+                    {.seed = static_cast<int64_t>(options_.seed),
+                     .cache_mode = cache_name(options_.cache),
+                     .settings = settings_json(options_, target_, space_.candidates.size(), report_.order, peak_),
+                     .session_id = options_.session_id,
+                     .problem = problem_record(problem_)});
     return Race::Earlier{};
   }
 
@@ -291,6 +294,7 @@ class Tuning {
   Peak peak_;
   Space space_;
   int incumbent_ = 0, fallback_ = 0;
+  std::vector<int> order_;  // of all candidates, most promising first
   Recorder recorder_;
   std::string last_failure_;
   std::string_view phase_;

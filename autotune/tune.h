@@ -67,6 +67,7 @@ struct TuneReport {
   std::vector<Crash> crashes;  // of this process; `crashed` counts those of the whole run
   int rounds = 0;              // search and confirmation
   double seconds = 0;
+  std::string order = "analytical";  // whose order of measuring: or "learned"
   int64_t run_id = 0;
   // Who met the incumbent in the confirmation rounds, and the incumbent's time over its, whatever was decided.
   TunedPlan challenger;

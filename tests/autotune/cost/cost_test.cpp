@@ -135,6 +135,57 @@ TEST(Cost, FirstInOrderAreDifferentTilesAndPackings) {
   EXPECT_GE(structures.size(), 6u);
 }
 
+// Two loads a cycle beside two fma a cycle hide nothing perfectly, and short k-steps pay more often for their end.
+TEST(Cost, TilesOfOneVectorAndOfFewChainsLoseMoreThanTheirPortsSay) {
+  const MatmulProblem p = problem("matmul:f32:m=1680,n=1536,k=1536");
+  EXPECT_LT(1.08 * ns(p, tile(14, 32)), ns(p, tile(28, 16)));
+  EXPECT_LT(1.02 * ns(p, tile(8, 48)), ns(p, tile(4, 64)));
+}
+
+TransformProgram in_place(int64_t mr, int64_t nr, int64_t kc) {
+  TransformProgram t = tile(mr, nr);
+  t.pack_a = PackA::kNone, t.pack_b = PackB::kNone;
+  t.order = matmul::TileOrder::kJi, t.prefetch_b = -1, t.kc = kc, t.mc = mr * 5, t.nc = 1024;
+  t.parallel = ParallelDim::kMn;
+  return t;
+}
+
+// Rows of nn 4 KiB apart meet in 32 of 2048 sets of L2: 1024 rows of 128 bytes find no room there, 128 rows do. With
+// rows that are not a power of two apart both do.
+TEST(Cost, ColumnsOfNnThatMeetInFewSetsAreReadAgainFromBeyondL2) {
+  const MatmulProblem conflict = problem("matmul:f32:m=64,n=1024,k=1024");
+  EXPECT_LT(1.3 * ns(conflict, in_place(14, 32, 128)), ns(conflict, in_place(14, 32, 1024)));
+  EXPECT_GT(estimate(conflict, in_place(14, 32, 1024), 1, machine()).far, 0);
+  const MatmulProblem spread = problem("matmul:f32:m=64,n=1024,k=1024,ldb=1040");
+  EXPECT_EQ(estimate(spread, in_place(14, 32, 1024), 1, machine()).far, 0);
+}
+
+TEST(Cost, TransposingMoreRowsThanPrefetchersFollowLoses) {
+  const MatmulProblem p = problem("matmul:f32:m=1,n=2048,k=2048,b=nt");
+  auto strip = [](int64_t nr) {
+    TransformProgram t = tile(1, nr);
+    t.mc = 1, t.nc = nr, t.kc = 64, t.pack_a = PackA::kNone, t.pack_b = PackB::kStrip, t.prefetch_b = 0;
+    return t;
+  };
+  EXPECT_LT(1.3 * ns(p, strip(32)), ns(p, strip(96)));
+  EXPECT_NEAR(ns(p, strip(16)) / ns(p, strip(48)), 1, 0.05);
+}
+
+// The next panel announced must wait in L2 beside the current one; a distance within the panel needs no room, but must
+// reach as far as memory takes to answer.
+TEST(Cost, PrefetchMustFitL2AndReachFarEnough) {
+  const MatmulProblem p = problem("matmul:f32:m=1,n=4096,k=4096,b=packed");
+  auto stream = [](int64_t nr, int prefetch) {
+    TransformProgram t = tile(1, nr);
+    t.mc = 1, t.nc = 2 * nr, t.kc = 4096, t.panel = 16, t.prefetch_b = prefetch;
+    t.pack_a = PackA::kNone, t.pack_b = PackB::kNone, t.parallel = ParallelDim::kMn;
+    return t;
+  };
+  EXPECT_LT(1.2 * ns(p, stream(64, 32)), ns(p, stream(64, -1)));
+  EXPECT_LT(ns(p, stream(16, -1)) / ns(p, stream(16, 32)), ns(p, stream(64, -1)) / ns(p, stream(64, 32)));
+  EXPECT_LT(ns(p, stream(64, 32)), ns(p, stream(64, 0)));
+}
+
 TEST(Cost, EmptyProblemsHaveACost) {
   for (std::string_view text : {"matmul:f32:m=0,n=16,k=16", "matmul:f32:m=4,n=16,k=0"}) {
     const double cost = ns(problem(text), tile(2, 16));

@@ -1,0 +1,31 @@
+// What the database knows about candidates, as comparable numbers. Times of different rounds are never compared, so
+// every candidate is measured by log(time / time of its run's baseline) within rounds; candidates are comparable when
+// they met the same baseline, on the same machine, problem and cache mode: a group.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autotune/cost/cost.h"
+#include "db/store.h"
+
+namespace hone::autotune {
+
+struct MeasuredCandidate {
+  Candidate candidate;
+  double log_ratio = 0;  // median over rounds
+  int rounds = 0;
+};
+
+struct SampleGroup {
+  std::string text;  // of the problem
+  matmul::MatmulProblem problem;
+  CostMachine machine;  // with the rates that its newest run knew
+  std::vector<MeasuredCandidate> candidates;
+};
+
+// All groups of machines with this key, of at least two candidates. What this build cannot read (a program with
+// unknown steps, a problem of another op) is left out.
+Result<std::vector<SampleGroup>> read_samples(db::Store& store, const std::string& machine_key);
+
+}  // namespace hone::autotune
