@@ -34,7 +34,7 @@ std::vector<double> ranks(const std::vector<double>& values) {
   return rank;
 }
 
-std::vector<Candidate> candidates_of(const SampleGroup& group) {
+std::vector<Candidate> candidates_of(const MeasuredGroup& group) {
   std::vector<Candidate> list;
   for (const MeasuredCandidate& m : group.candidates) list.push_back(m.candidate);
   return list;
@@ -48,9 +48,9 @@ std::vector<double> estimates(const matmul::MatmulProblem& problem, std::span<co
   return list;
 }
 
-std::vector<std::string> problems_of(const std::vector<SampleGroup>& groups) {
+std::vector<std::string> problems_of(const std::vector<MeasuredGroup>& groups) {
   std::set<std::string> texts;
-  for (const SampleGroup& g : groups) texts.insert(g.text);
+  for (const MeasuredGroup& g : groups) texts.insert(g.text);
   return {texts.begin(), texts.end()};
 }
 
@@ -72,7 +72,7 @@ HeldOut merged(const std::string& problem, const std::vector<HeldOut>& groups) {
 
 }  // namespace
 
-Result<Evaluation> evaluate(const std::vector<SampleGroup>& groups, uint64_t seed, const std::atomic<bool>* stop) {
+Result<Evaluation> evaluate(const std::vector<MeasuredGroup>& groups, uint64_t seed, const std::atomic<bool>* stop) {
   const std::vector<std::string> problems = problems_of(groups);
   const size_t folds = std::min(problems.size(), kMostFolds);
   std::map<std::string, std::vector<HeldOut>> held_out;
@@ -80,11 +80,11 @@ Result<Evaluation> evaluate(const std::vector<SampleGroup>& groups, uint64_t see
     if (stop != nullptr && stop->load()) return unavailable("stopped");
     std::set<std::string> out;
     for (size_t i = fold; i < problems.size(); i += folds) out.insert(problems[i]);
-    std::vector<SampleGroup> rest;
+    std::vector<MeasuredGroup> rest;
     std::copy_if(groups.begin(), groups.end(), std::back_inserter(rest),
-                 [&](const SampleGroup& g) { return !out.contains(g.text); });
+                 [&](const MeasuredGroup& g) { return !out.contains(g.text); });
     HONE_ASSIGN_OR_RETURN(const std::string model, train_ranker(training_rows(rest), seed));
-    for (const SampleGroup& g : groups) {
+    for (const MeasuredGroup& g : groups) {
       if (!out.contains(g.text)) continue;
       const std::vector<Candidate> candidates = candidates_of(g);
       HONE_ASSIGN_OR_RETURN(const std::vector<double> learned, learned_cost(model, g.problem, candidates, g.machine));
@@ -104,8 +104,8 @@ Result<Evaluation> evaluate(const std::vector<SampleGroup>& groups, uint64_t see
   return evaluation;
 }
 
-Status keep_usable(std::vector<SampleGroup>& groups) {
-  std::erase_if(groups, [](const SampleGroup& g) { return g.candidates.size() < kFewestCandidates; });
+Status keep_usable(std::vector<MeasuredGroup>& groups) {
+  std::erase_if(groups, [](const MeasuredGroup& g) { return g.candidates.size() < kFewestCandidates; });
   const size_t problems = problems_of(groups).size();
   if (problems >= kFewestProblems) return {};
   return failed_precondition(
@@ -114,9 +114,9 @@ Status keep_usable(std::vector<SampleGroup>& groups) {
                   problems, kFewestCandidates, kFewestProblems));
 }
 
-std::vector<TrainingRow> training_rows(const std::vector<SampleGroup>& groups) {
+std::vector<TrainingRow> training_rows(const std::vector<MeasuredGroup>& groups) {
   std::vector<TrainingRow> rows;
-  for (const SampleGroup& g : groups) {
+  for (const MeasuredGroup& g : groups) {
     const std::vector<Candidate> candidates = candidates_of(g);
     const std::vector<double> estimated = estimates(g.problem, candidates, g.machine);
     const size_t first = rows.size();
@@ -151,7 +151,7 @@ Result<std::vector<double>> learned_cost(std::string_view model, const matmul::M
   return cost;
 }
 
-OrderQuality quality(const SampleGroup& group, const std::vector<double>& cost) {
+OrderQuality quality(const MeasuredGroup& group, const std::vector<double>& cost) {
   std::vector<double> truth;
   for (const MeasuredCandidate& m : group.candidates) truth.push_back(m.log_ratio);
   const std::vector<Candidate> candidates = candidates_of(group);

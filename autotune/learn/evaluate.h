@@ -42,19 +42,19 @@ struct Evaluation {
 double spearman(const std::vector<double>& a, const std::vector<double>& b);
 
 // By cost of each candidate of `group`, whatever made it.
-OrderQuality quality(const SampleGroup& group, const std::vector<double>& cost);
+OrderQuality quality(const MeasuredGroup& group, const std::vector<double>& cost);
 
 // exp(log estimate + learned correction) of each candidate: what order_by_cost takes.
 Result<std::vector<double>> learned_cost(std::string_view model, const matmul::MatmulProblem& problem,
                                          std::span<const Candidate> candidates, const CostMachine& machine);
 
-std::vector<TrainingRow> training_rows(const std::vector<SampleGroup>& groups);
+std::vector<TrainingRow> training_rows(const std::vector<MeasuredGroup>& groups);
 
 // Drops groups that are too small. failed_precondition, saying how many there are and how many are needed, when what is
 // left is too little.
-Status keep_usable(std::vector<SampleGroup>& groups);
+Status keep_usable(std::vector<MeasuredGroup>& groups);
 
 // Folds over problems: all groups of a problem are held out together. Cancelled by *stop.
-Result<Evaluation> evaluate(const std::vector<SampleGroup>& groups, uint64_t seed, const std::atomic<bool>* stop);
+Result<Evaluation> evaluate(const std::vector<MeasuredGroup>& groups, uint64_t seed, const std::atomic<bool>* stop);
 
 }  // namespace hone::autotune

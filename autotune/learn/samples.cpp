@@ -45,7 +45,7 @@ Peak peak_from_settings(const std::string& settings) {
 }
 
 struct Group {
-  SampleGroup out;
+  MeasuredGroup out;
   std::map<std::string, std::vector<double>> ratios;
   std::map<std::string, db::Candidate> candidates;
 };
@@ -54,11 +54,11 @@ class Reader {
  public:
   Reader(db::Store& store, std::string key) : store_(store), key_(std::move(key)) {}
 
-  Result<std::vector<SampleGroup>> read() {
+  Result<std::vector<MeasuredGroup>> read() {
     HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredRun> runs, store_.runs());  // newest first
     for (const db::StoredRun& run : runs)
       if (run.machine.key == key_) HONE_RETURN_IF_ERROR(read_run(run));
-    std::vector<SampleGroup> list;
+    std::vector<MeasuredGroup> list;
     for (auto& [id, group] : groups_) {
       finish(group);
       if (group.out.candidates.size() >= 2) list.push_back(std::move(group.out));
@@ -134,7 +134,7 @@ class Reader {
 
 }  // namespace
 
-Result<std::vector<SampleGroup>> read_samples(db::Store& store, const std::string& machine_key) {
+Result<std::vector<MeasuredGroup>> read_samples(db::Store& store, const std::string& machine_key) {
   return Reader(store, machine_key).read();
 }
 

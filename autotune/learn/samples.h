@@ -17,7 +17,7 @@ struct MeasuredCandidate {
   int rounds = 0;
 };
 
-struct SampleGroup {
+struct MeasuredGroup {
   std::string text;  // of the problem
   matmul::MatmulProblem problem;
   CostMachine machine;  // with the rates that its newest run knew
@@ -26,6 +26,6 @@ struct SampleGroup {
 
 // All groups of machines with this key, of at least two candidates. What this build cannot read (a program with
 // unknown steps, a problem of another op) is left out.
-Result<std::vector<SampleGroup>> read_samples(db::Store& store, const std::string& machine_key);
+Result<std::vector<MeasuredGroup>> read_samples(db::Store& store, const std::string& machine_key);
 
 }  // namespace hone::autotune

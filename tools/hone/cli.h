@@ -96,6 +96,7 @@ void add_tune(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
+void add_db_learn(CLI::App& db, Run& run);  // a part of hone db
 // What `hone tune` starts to run candidates in; in no help text.
 void add_tune_worker(CLI::App& app, Run& run);
 inline constexpr const char* kTuneWorker = "tune-worker";

@@ -206,6 +206,7 @@ void add_db(CLI::App& app, Run& run) {
   add_db_query(*db, run);
   add_db_transfer(*db, run);
   add_db_gc(*db, run);
+  add_db_learn(*db, run);
 }
 
 }  // namespace hone::cli

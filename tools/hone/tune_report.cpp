@@ -119,6 +119,7 @@ Json report_json(const TuneRow& row) {
                {"refused", r.refused},
                {"rounds", r.rounds},
                {"seconds", r.seconds},
+               {"order", r.order},
                {"run", r.run_id},
                {"interrupted", r.interrupted},
                {"resumed", row.resumed}};

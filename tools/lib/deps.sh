@@ -1,7 +1,8 @@
 # Installs what hone is built from. Sourced by tools/quickstart and tools/test; run alone it does the same.
 #
 # Only what is missing is installed, so a machine that has everything needs neither root nor a network. Optional packages
-# (peers for `hone bench --compare`, ccache) are asked for together with the rest and missed without an error.
+# (peers for `hone bench --compare`, ccache, libxgboost for `hone db learn`) are asked for together with the rest and
+# missed without an error.
 
 hone_packages=(
   build-essential cmake ninja-build pkg-config git ca-certificates python3
@@ -11,7 +12,7 @@ hone_packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev
 )
 hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
-hone_optional_packages=(ccache)
+hone_optional_packages=(ccache libxgboost-dev)
 hone_peer_packages=(libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev libxsmm-dev)  # with the test packages only
 
 hone_die() {
