@@ -76,8 +76,9 @@ Status legal(const MatmulProblem& problem, const TransformProgram& program);
 TransformProgram canonical(const MatmulProblem& problem, TransformProgram program);
 
 // What lower() makes of a program: canonical, with every knob that it does not read for this problem reset. Legal
-// programs of one ISA have the same LoopIR (but for the name) exactly when these are equal, for n > 0, so that thousands
-// of programs can be told apart without lowering them. An identity, not a program to run: it need not be legal itself.
+// programs of one ISA have the same LoopIR (but for the name) exactly when these are equal, for n > 0, so that
+// thousands of programs can be told apart without lowering them. An identity, not a program to run: it need not be
+// legal itself.
 TransformProgram lowering_identity(const MatmulProblem& problem, const TransformProgram& program);
 
 // "matmul_f32_f32_f32_14x32_avx512"
