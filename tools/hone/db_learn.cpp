@@ -82,7 +82,7 @@ Result<std::unique_ptr<db::Store>> open_to_learn(const std::string& path) {
 
 Result<Learned> learn(const LearnArgs& args) {
   HONE_RETURN_IF_ERROR(autotune::ranker_available());
-  HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
+  HONE_ASSIGN_OR_RETURN(const Machine machine, executing_machine());
   Learned learned{.evaluation = {}, .machine_key = machine.key()};
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_to_learn(args.db));
   std::vector<autotune::MeasuredGroup> groups;
