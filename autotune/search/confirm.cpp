@@ -8,21 +8,26 @@ namespace hone::autotune {
 
 double race_noise(Race& race, int candidate, int64_t deadline_ns) {
   const int arms[] = {candidate, candidate};
-  for (int round = 0; round < kMostNoiseRounds && !race.stopped(); ++round) {
+  for (int round = race.rounds(db::Phase::kNoise); round < kMostNoiseRounds && !race.stopped(); ++round) {
     if (round >= kFewestNoiseRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
     race.round(db::Phase::kNoise, arms);
   }
-  return noise_bound(race.self_log_ratios(candidate), kConfirmRounds, race.seed());
+  return noise_bound(race.self_log_ratios(candidate), kConfirmRounds);
 }
 
-db::Verdict decide(std::span<const double> log_gain, double noise, uint64_t seed) {
-  if (log_gain.empty()) return db::Verdict::kTie;
-  const Interval gain = median_interval(log_gain, 0.95, seed);
-  // The bound was scaled to kConfirmRounds; fewer rounds show less.
-  const double rounds = std::min(static_cast<double>(log_gain.size()), static_cast<double>(kConfirmRounds));
-  const double bound = std::log1p(noise) * std::sqrt(kConfirmRounds / rounds);
-  if (gain.mid > bound && gain.lo > 0) return db::Verdict::kNew;
-  if (gain.hi < 0 && gain.mid < -bound) return db::Verdict::kKept;
+db::Verdict decide(std::span<const double> log_gain, double noise, double tail) {
+  if (log_gain.size() < kFewestConfirmRounds) return db::Verdict::kTie;
+  const auto rounds = static_cast<double>(log_gain.size());
+  const double bound = std::log1p(noise) * std::sqrt(std::max(kConfirmRounds / rounds, 1.0));
+  Interval gain = order_interval(log_gain, tail);
+  // Too few for the interval: their range must exclude what the bound allows, not only 0.
+  double margin = 0;
+  if (std::isinf(gain.lo)) {
+    const auto [lo, hi] = std::minmax_element(log_gain.begin(), log_gain.end());
+    gain.lo = *lo, gain.hi = *hi, margin = bound;
+  }
+  if (gain.mid > bound && gain.lo > margin) return db::Verdict::kNew;
+  if (gain.mid < -bound && gain.hi < -margin) return db::Verdict::kKept;
   return db::Verdict::kTie;
 }
 
@@ -35,11 +40,49 @@ int holder(const Race& race, const Finalists& f) {
   return race.alive(f.fallback) ? f.fallback : f.challenger;
 }
 
-Interval as_ratio(const Interval& log) { return {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)}; }
+constexpr size_t kLast = std::size(kLooks) - 1;
+
+// Rounds in which both ran, with the calm ones counted: a disturbed machine is given time to become itself again.
+int calm_rounds(const Race& race, const Finalists& f) {
+  return race.met(db::Phase::kConfirm, holder(race, f), f.challenger).calm;
+}
+
+// Runs the rounds; answers the look at which it ended.
+size_t run_rounds(Race& race, const Finalists& f, const std::vector<int>& arms, double noise, int64_t deadline_ns,
+                  bool early) {
+  size_t look = 0;
+  int counted = 0;
+  for (int round = 0; !race.stopped(); ++round) {
+    // Where it takes long, counting must not.
+    if (round - counted >= round / 16) {
+      counted = round;
+      const int calm = calm_rounds(race, f);
+      for (; look < kLast && calm >= kLooks[look].rounds; ++look) {
+        const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, holder(race, f), f.challenger);
+        if (early && decide(gain, noise, kTail * kLooks[look].share) != db::Verdict::kTie) return look;
+      }
+      if (calm >= kConfirmRounds) break;
+    }
+    if (round >= kFewestConfirmRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
+    if (round > 0 && !race.alive(f.challenger) && !race.alive(f.incumbent) && !race.alive(f.fallback)) break;
+    race.round(db::Phase::kConfirm, arms);
+  }
+  return kLast;
+}
+
+// 95% over all looks at which it may be told; the range where rounds are too few for that.
+Interval told(const std::vector<double>& log_ratios, size_t look) {
+  Interval log = order_interval(log_ratios, 0.025 * kLooks[look].share);
+  if (std::isinf(log.lo)) {
+    const auto [lo, hi] = std::minmax_element(log_ratios.begin(), log_ratios.end());
+    log.lo = *lo, log.hi = *hi;
+  }
+  return {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)};
+}
 
 }  // namespace
 
-Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline_ns) {
+Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline_ns, bool early) {
   std::vector<int> arms = {f.incumbent};
   for (int c : {f.challenger, f.fallback})
     if (std::find(arms.begin(), arms.end(), c) == arms.end()) arms.push_back(c);
@@ -47,10 +90,7 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
 
   // Equal warm-up, where it does not cost a round of the decision.
   if (race.now() + (kFewestConfirmRounds + 1) * race.expected_ns(arms) <= deadline_ns) race.warm_up(arms);
-  for (int round = 0; round < kConfirmRounds && !race.stopped(); ++round) {
-    if (round >= kFewestConfirmRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
-    race.round(db::Phase::kConfirm, arms);
-  }
+  const size_t look = run_rounds(race, f, arms, noise, deadline_ns, early);
 
   Confirmed result;
   result.challenger = f.challenger;
@@ -59,8 +99,8 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
   result.winner = holder(race, f);
   if (race.alive(f.challenger) && f.challenger != result.winner) {
     const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, result.winner, f.challenger);
-    result.verdict = decide(gain, noise, race.seed());
-    result.gain = as_ratio(median_interval(gain, 0.95, race.seed()));
+    result.verdict = decide(gain, noise, kTail * kLooks[look].share);
+    if (!gain.empty()) result.gain = told(gain, look);
     if (result.verdict == db::Verdict::kNew) result.winner = f.challenger;
   }
   if (result.winner != f.incumbent) result.verdict = db::Verdict::kNew;
@@ -68,10 +108,8 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
   if (!race.alive(result.winner)) return result;  // nobody is left: no time, and so no decision
   result.ns = median(race.times(db::Phase::kConfirm, result.winner));
   result.fallback_ns = median(race.times(db::Phase::kConfirm, f.fallback));
-  if (result.winner != f.fallback) {
-    result.speedup =
-        as_ratio(median_interval(race.log_ratios(db::Phase::kConfirm, f.fallback, result.winner), 0.95, race.seed()));
-  }
+  const std::vector<double> faster = race.log_ratios(db::Phase::kConfirm, f.fallback, result.winner);
+  if (result.winner != f.fallback && !faster.empty()) result.speedup = told(faster, look);
   return result;
 }
 

@@ -1,12 +1,17 @@
-// Successive halving in two stages. Admission takes candidates in batches, in the order of the cost model, gives each
-// two rounds together with the baseline, and keeps those near the leader. Halving then doubles the rounds of those that
-// are left and drops the worse half, except who is still a tie with the leader: a tie is kept as long as there is time.
+// Successive halving in two stages. Admission takes candidates in batches, in the order of the cost model, looks at
+// each a few times together with the baseline, and keeps whoever may be as good as the leader. Halving then races those
+// that are left and drops the worse half, except who is still a tie with the leader: a tie is kept as long as there is
+// time. Then admission goes on with whoever was not measured yet, and at last with those whose looks were too few or
+// too disturbed to be dropped for good.
 //
-// Admission may take 55% of the time. More would measure more candidates than halving can tell apart; less would leave
-// the cost model the last word. The order of the model is not trusted further than that: among equals by the model,
-// hundreds differ by 10% in truth.
+// How often to look is a matter of cost. Where a sample takes as long as bringing in the next candidate, one look that
+// is not promising is all that a candidate gets: what an outlier may hide is outweighed by the candidates that could
+// not be measured. Where samples are cheap, three looks cost little and hide nothing.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "autotune/search/stats.h"
 #include "autotune/search/strategy.h"
@@ -14,15 +19,19 @@
 namespace hone::autotune {
 namespace {
 
-constexpr double kAdmissionShare = 0.55;
+// More would measure more candidates than halving can tell apart; less would leave the cost model the last word. Its
+// order is not trusted further than that: among equals by the model, hundreds differ by 10% in truth.
+constexpr double kAdmissionShare = 0.65;
 constexpr size_t kBatch = 8;
-constexpr int kAdmissionRounds = 2;
-constexpr int kDoubtfulRounds = 2;
-// Log-ratios of one candidate that differ by more than this were not both undisturbed.
-constexpr double kDisagreement = 0.08;
-// After two rounds: further behind than noise on a busy machine can explain.
-const double kHopeless = std::log(1.30);
-constexpr size_t kMostSurvivors = 24;
+constexpr int kMostLooks = 3, kLeaderLooks = 6;
+// Even its best look is further behind the leader's worst: by more than jitter, the quantum of a clock, and a step of
+// the clock between two arms can hide.
+const double kHopeless = std::log(1.08);
+const double kHopelessAtFirstSight = std::log(1.15);
+// Looks of one candidate that differ by more than this were not both undisturbed.
+constexpr double kDisagreement = 0.05;
+constexpr int64_t kFewestSurvivors = 4, kMostSurvivors = 64;
+constexpr int kChances = 4;
 constexpr size_t kFinal = 2;
 constexpr int kMostRounds = 64;
 
@@ -30,16 +39,43 @@ class Halving {
  public:
   Halving(Race& race, const SearchTask& task) : race_(race), task_(task) {}
 
-  // Halving may be over early, when few were ties: the time left goes to those who were not admitted, against the
-  // finalists so far.
   SearchResult run() {
-    bool separated = true;
-    while (separated && admission()) separated = halve();
-    return {.winner = leader(), .complete = separated && next_ >= task_.order.size()};
+    adopt_earlier();
+    bool separated = survivors_.empty() || halve();
+    while (separated && (admission() || reconsider() || reopen())) separated = halve();
+    return {.winner = leader(), .complete = separated && next_ >= task_.order.size() && !race_.stopped()};
   }
 
  private:
+  struct Scored {
+    int candidate = 0;
+    double score = 0, best = 0, worst = 0;  // median and ends of its log-ratios to the baseline
+    int looks = 0, calm = 0;
+    bool agreed = true;  // the two best looks
+  };
+
+  Scored scored(int c) const {
+    if (c == task_.baseline) return {.candidate = c, .looks = kMostLooks, .calm = kMostLooks};
+    std::vector<double> ratios = race_.log_ratios(db::Phase::kSearch, c, task_.baseline);
+    Scored s{.candidate = c};
+    if (ratios.empty()) return s;
+    s.best = ratios.front(), s.worst = ratios.front();
+    double second = std::numeric_limits<double>::infinity();
+    for (size_t i = 1; i < ratios.size(); ++i) {
+      s.worst = std::max(s.worst, ratios[i]);
+      second = std::min(second, std::max(s.best, ratios[i]));
+      s.best = std::min(s.best, ratios[i]);
+    }
+    s.agreed = ratios.size() < 2 || second - s.best < kDisagreement;
+    s.looks = static_cast<int>(ratios.size());
+    s.calm = race_.met(db::Phase::kSearch, c, task_.baseline).calm;
+    s.score = median_of(ratios);
+    return s;
+  }
+
   int leader() const { return best_of(race_, task_, survivors_); }
+  int64_t left_ns() const { return task_.deadline_ns - race_.now(); }
+  bool affordable(std::span<const int> arms) const { return !race_.stopped() && race_.expected_ns(arms) <= left_ns(); }
 
   void progress(size_t waiting) {
     if (!task_.on_progress) return;
@@ -52,112 +88,216 @@ class Halving {
     return arms;
   }
 
+  int64_t sample_ns() const {
+    const int one[] = {task_.baseline};
+    return race_.expected_ns(one);
+  }
+
+  int looks() const {
+    const int64_t sample = std::max<int64_t>(sample_ns(), 1);
+    return static_cast<int>(std::clamp<int64_t>(1 + race_.prepare_ns() / (2 * sample), 1, kMostLooks));
+  }
+
+  // As many as some rounds are affordable for.
+  size_t most_survivors() const {
+    return static_cast<size_t>(
+        std::clamp<int64_t>(left_ns() / (8 * std::max<int64_t>(sample_ns(), 1)), kFewestSurvivors, kMostSurvivors));
+  }
+
+  // What an earlier process looked at counts as admitted; only who is still in the race is prepared again.
+  void adopt_earlier() {
+    for (int c : task_.order)
+      if (c != task_.baseline && race_.samples(db::Phase::kSearch, c) > 0) survivors_.push_back(c);
+    keep_near_leader();
+    std::erase_if(survivors_, [&](int c) { return !race_.prepare(c); });
+  }
+
   // False when there was nobody left to admit, or no time.
   bool admission() {
     const size_t first = next_;
-    const int64_t begin = race_.now();
-    const int64_t end = begin + static_cast<int64_t>(kAdmissionShare * static_cast<double>(task_.deadline_ns - begin));
-    const int pair[] = {task_.baseline, task_.baseline};
+    const int64_t end = race_.now() + static_cast<int64_t>(kAdmissionShare * static_cast<double>(left_ns()));
     while (next_ < task_.order.size() && !race_.stopped() && race_.now() < end) {
-      if (race_.now() + race_.prepare_ns() + kAdmissionRounds * race_.expected_ns(pair) > task_.deadline_ns) break;
+      const int64_t begun = race_.now();
+      if (begun + race_.prepare_ns() + 2 * sample_ns() > task_.deadline_ns) break;
       std::vector<int> batch;
       while (next_ < task_.order.size() && batch.size() < kBatch && !race_.stopped()) {
         // Preparing costs as much as several samples: do not start what there is no time to race.
-        const int64_t racing = kAdmissionRounds * std::max(race_.expected_ns(with_baseline(batch)), int64_t{0});
+        const int64_t racing = race_.expected_ns(with_baseline(batch));
         if (!batch.empty() && race_.now() + race_.prepare_ns() + racing > end) break;
         const int c = task_.order[next_++];
-        if (c != task_.baseline && race_.prepare(c)) batch.push_back(c);
+        if (c == task_.baseline || race_.samples(db::Phase::kSearch, c) > 0) continue;
+        if (race_.prepare(c)) batch.push_back(c);
       }
       if (batch.empty()) continue;
-      const std::vector<int> arms = with_baseline(batch);
-      admission_rounds(arms);
+      look(batch, looks());
       survivors_.insert(survivors_.end(), batch.begin(), batch.end());
+      make_sure_of_leader();
       keep_near_leader();
       progress(task_.order.size() - next_);
     }
     return next_ > first;
   }
 
-  // Of two ratios that disagree one was disturbed; a third says which. A disturbed baseline makes all of them doubtful.
-  void admission_rounds(const std::vector<int>& arms) {
-    auto affordable = [&](const std::vector<int>& a) {
-      return !race_.stopped() && race_.now() + race_.expected_ns(a) <= task_.deadline_ns;
-    };
-    for (int i = 0; i < kAdmissionRounds && (i == 0 || affordable(arms)); ++i) race_.round(db::Phase::kSearch, arms);
-    for (int i = 0; i < kDoubtfulRounds; ++i) {
-      std::vector<int> doubtful;
-      for (int c : arms)
-        if (c != task_.baseline && race_.alive(c) && is_doubtful(c)) doubtful.push_back(c);
-      if (doubtful.empty()) return;
-      doubtful = with_baseline(doubtful);
-      if (!affordable(doubtful)) return;
-      race_.round(db::Phase::kSearch, doubtful);
+  // Rounds with the baseline, until each was looked at so often in calm rounds, or is hopeless; a few more when they
+  // were disturbed.
+  void look(const std::vector<int>& batch, int times) {
+    for (int i = 0; i < 2 * times; ++i) {
+      std::vector<int> arms;
+      for (int c : batch)
+        if (race_.alive(c) && race_.met(db::Phase::kSearch, c, task_.baseline).calm < times) arms.push_back(c);
+      if (arms.empty()) return;
+      arms = with_baseline(arms);
+      if (i > 0 && !affordable(arms)) return;
+      race_.round(db::Phase::kSearch, arms);
+      if (race_.stopped()) return;
     }
   }
 
-  bool is_doubtful(int c) const {
-    std::vector<double> ratios = race_.log_ratios(db::Phase::kSearch, c, task_.baseline);
-    if (ratios.size() < 2) return true;
-    std::sort(ratios.begin(), ratios.end());
-    // Settled when the median has company, or when even the best of them is hopeless.
-    const size_t middle = ratios.size() / 2;
-    return ratios[middle] - ratios[middle - 1] > kDisagreement && ratios.front() < kHopeless;
+  // Who raises the bar for all others must have shown more: an outlier of the baseline flatters its whole batch. Where
+  // one look is all that is affordable, a second one is.
+  void make_sure_of_leader() {
+    const int enough = looks() > 1 ? kLeaderLooks : 2;
+    while (!race_.stopped()) {
+      int best = task_.baseline;
+      double lowest = 0;
+      for (int c : survivors_) {
+        const Scored s = scored(c);
+        if (s.looks > 0 && race_.alive(c) && s.worst < lowest) best = c, lowest = s.worst;
+      }
+      if (best == task_.baseline || race_.samples(db::Phase::kSearch, best) >= enough) return;
+      const std::vector<int> arms = {best, task_.baseline};
+      if (!affordable(arms)) return;
+      race_.round(db::Phase::kSearch, arms);
+    }
   }
 
-  void sort_survivors() {
-    std::erase_if(survivors_, [&](int c) { return !race_.alive(c); });
-    std::stable_sort(survivors_.begin(), survivors_.end(),
-                     [&](int a, int b) { return score(race_, task_, a) < score(race_, task_, b); });
+  static bool hopeless(const Scored& s, double bar) {
+    return s.best > bar + (s.looks < 2 ? kHopelessAtFirstSight : kHopeless);
+  }
+
+  // The best that anybody has shown at his worst.
+  double bar(const std::vector<Scored>& field) const {
+    double bar = 0;  // the baseline's own
+    for (const Scored& s : field)
+      if (s.looks > 0) bar = std::min(bar, s.worst);
+    return bar;
+  }
+
+  std::vector<Scored> ranked() {
+    std::vector<Scored> field;
+    for (int c : survivors_) field.push_back(scored(c));
+    std::stable_sort(field.begin(), field.end(), [](const Scored& a, const Scored& b) { return a.score < b.score; });
+    return field;
   }
 
   void keep_near_leader() {
-    sort_survivors();
-    const double best = std::min(0.0, survivors_.empty() ? 0.0 : score(race_, task_, survivors_.front()));
-    size_t keep = 0;
-    while (keep < survivors_.size() && keep < kMostSurvivors &&
-           score(race_, task_, survivors_[keep]) <= best + kHopeless)
-      ++keep;
-    drop_from(keep);
+    const std::vector<Scored> field = ranked();
+    const double limit = bar(field);
+    const size_t most = most_survivors();
+    survivors_.clear();
+    for (const Scored& s : field) {
+      if (survivors_.size() < most && !hopeless(s, limit)) {
+        survivors_.push_back(s.candidate);
+        continue;
+      }
+      race_.drop(s.candidate);
+    }
   }
 
-  void drop_from(size_t keep) {
-    for (size_t i = keep; i < survivors_.size(); ++i)
-      if (survivors_[i] != task_.baseline) race_.drop(survivors_[i]);
-    survivors_.resize(std::min(keep, survivors_.size()));
+  // Dropped for good only by looks that can be believed, and those must have been calm as it is seen now.
+  bool deserves_another_chance(const Scored& s, double limit) const {
+    if (s.looks == 0 || race_.alive(s.candidate) || race_.dead(s.candidate)) return false;
+    const auto chances = chances_.find(s.candidate);
+    if (chances != chances_.end() && chances->second >= kChances) return false;
+    if (s.calm < looks_ || !s.agreed) return true;
+    return !beaten_.contains(s.candidate) && !hopeless(s, limit);
+  }
+
+  // The best of those that were dropped on thin evidence are looked at once more. False when there are none.
+  bool reconsider() {
+    const double limit = bar(ranked());
+    std::vector<Scored> field;
+    for (int c : task_.order)
+      if (c != task_.baseline && !race_.stopped()) {
+        const Scored s = scored(c);
+        if (deserves_another_chance(s, limit)) field.push_back(s);
+      }
+    std::stable_sort(field.begin(), field.end(), [](const Scored& a, const Scored& b) { return a.score < b.score; });
+    bool any = false;
+    for (size_t i = 0; i < field.size();) {
+      std::vector<int> batch;
+      for (; i < field.size() && batch.size() < kBatch; ++i) {
+        if (race_.stopped() || race_.prepare_ns() + 2 * sample_ns() > left_ns()) return any;
+        if (looks_ > kMostLooks && race_.now() >= task_.settle_ns) return any;
+        ++chances_[field[i].candidate];
+        if (race_.prepare(field[i].candidate)) batch.push_back(field[i].candidate);
+      }
+      look(batch, looks_);
+      survivors_.insert(survivors_.end(), batch.begin(), batch.end());
+      make_sure_of_leader();
+      keep_near_leader();
+      any = true;
+      progress(field.size() - i);
+    }
+    return any;
+  }
+
+  // Everybody was looked at, but all within a moment of the machine's: whoever was dropped gets more looks, until the
+  // search has seen more than one kind of weather.
+  bool reopen() {
+    if (race_.now() >= task_.settle_ns || race_.stopped()) return false;
+    looks_ += kMostLooks;
+    chances_.clear();
+    reconsider();
+    return true;
   }
 
   // True when it ended because the field was down to the finalists or the rounds were enough.
   bool halve() {
-    int rounds = 3;
-    for (int total = 0; total < kMostRounds; rounds = std::min(2 * rounds, 16)) {
+    int stage = 2;
+    const bool more_to_come = next_ < task_.order.size();
+    const int64_t end = more_to_come
+                            ? race_.now() + static_cast<int64_t>((1 - kAdmissionShare) * static_cast<double>(left_ns()))
+                            : task_.deadline_ns;
+    for (int total = 0; total < kMostRounds; stage = std::min(2 * stage, 16)) {
       if (survivors_.size() <= 1) return true;
-      const std::vector<int> arms = with_baseline(survivors_);
+      std::vector<int> arms = with_baseline(survivors_);
+      // The last stages must be affordable too: a third of the time that is left for this one.
+      const int64_t most = (end - race_.now()) / std::max<int64_t>(3 * race_.expected_ns(arms), 1);
+      const int rounds = static_cast<int>(std::clamp<int64_t>(most, 1, stage));
       for (int i = 0; i < rounds; ++i, ++total) {
-        if (race_.stopped() || race_.now() + race_.expected_ns(arms) > task_.deadline_ns) return false;
+        if (!affordable(arms)) return false;
+        if (race_.now() > end) return true;
         race_.round(db::Phase::kSearch, arms);
       }
-      drop_worse_half();
+      drop_worse_half(most < stage);
       progress(0);
       if (survivors_.size() <= kFinal && total >= 12) return true;
     }
     return true;
   }
 
-  // Among many candidates some fall behind by chance: the interval is widened by their number (Bonferroni).
-  void drop_worse_half() {
-    sort_survivors();
+  // Among many candidates some fall behind by chance: the interval is widened by their number (Bonferroni). Where time
+  // is short the worse half goes even so.
+  void drop_worse_half(bool hurry) {
+    std::erase_if(survivors_, [&](int c) { return !race_.alive(c); });
+    const std::vector<Scored> field = ranked();
+    survivors_.clear();
+    for (const Scored& s : field) survivors_.push_back(s.candidate);
     if (survivors_.size() <= kFinal) return;
-    const int first = survivors_.front();
+    const int first = race_.alive(leader()) && leader() != task_.baseline ? leader() : survivors_.front();
     const double confidence = 1 - 0.05 / static_cast<double>(survivors_.size());
     const size_t half = std::max(kFinal, (survivors_.size() + 1) / 2);
     std::vector<int> kept(survivors_.begin(), survivors_.begin() + static_cast<std::ptrdiff_t>(half));
     for (size_t i = half; i < survivors_.size(); ++i) {
       const std::vector<double> behind = race_.log_ratios(db::Phase::kSearch, survivors_[i], first);
-      if (median_interval(behind, confidence, race_.seed()).lo <= 0) {
+      const bool tie = median_interval(behind, confidence).lo <= 0;
+      if (tie && !hurry) {
         kept.push_back(survivors_[i]);
-      } else if (survivors_[i] != task_.baseline) {
-        race_.drop(survivors_[i]);
+        continue;
       }
+      race_.drop(survivors_[i]);
+      if (!tie) beaten_.insert(survivors_[i]);
     }
     survivors_ = std::move(kept);
   }
@@ -166,6 +306,9 @@ class Halving {
   const SearchTask& task_;
   size_t next_ = 0;  // of task_.order: first that was not prepared
   std::vector<int> survivors_;
+  std::set<int> beaten_;        // by an interval, in halving
+  int looks_ = kMostLooks;      // that can be believed
+  std::map<int, int> chances_;  // how often a candidate was reconsidered
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
-// See protocol.h. Budget: the noise race gets 6% of it (at least kFewestNoiseRounds), the search runs until 64% of the
-// budget is gone, the winner's siblings race until 70%, confirmation takes the rest. Rounds are not started when the
-// arms' last times say that they would not end in time, so the total stays within a round of the budget.
+// See protocol.h. Budget: the noise race gets 6% of it (at least kFewestNoiseRounds), confirmation is promised 25%, as
+// a neighbour may disturb the machine for seconds; the search has the time between, of which the winner's siblings get
+// the last 8%. A confirmation on a calm machine needs little of its part: the search then goes on with the rest, and
+// confirms once more if somebody better turns up. Rounds are not started when the arms' last times say that they would
+// not end in time, so the total stays within a round of the budget.
 #include "autotune/search/protocol.h"
 
 #include <fmt/format.h>
@@ -12,8 +14,11 @@ namespace hone::autotune {
 namespace {
 
 constexpr double kNoiseShare = 0.06;
-constexpr double kSearchEnd = 0.64;
-constexpr double kSiblingsEnd = 0.70;
+constexpr double kSiblingsShare = 0.08;
+constexpr double kConfirmShare = 0.25, kSecondPassShare = 0.16;
+// Neighbours come and go within seconds; a decision in less time is one about the weather.
+constexpr double kSettleShare = 0.7;
+constexpr int64_t kSettleNs = 8'000'000'000;
 constexpr int kSiblingRounds = 9;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;  // sums of it do not overflow
 
@@ -27,12 +32,10 @@ class Protocol {
   Result<ProtocolResult> run() {
     HONE_RETURN_IF_ERROR(usable_baseline());
     noise();
-    search();
-    progress("confirm", 2, ratio_);
-    const int challenger = race_.alive(result_.found.winner) ? result_.found.winner : result_.incumbent;
-    result_.confirmed =
-        confirm(race_, {.challenger = challenger, .incumbent = result_.incumbent, .fallback = result_.fallback},
-                result_.noise_bound, deadline(1.0));
+    pass(kConfirmShare);
+    // Confirmation was promised more than it needs on a calm machine: the search goes on with what is left of it.
+    const int64_t left = deadline(1.0) - race_.now();
+    if (!result_.found.complete && !race_.stopped() && left > share(kSecondPassShare)) pass(kSecondPassShare / 2);
     return result_;
   }
 
@@ -68,21 +71,38 @@ class Protocol {
     if (task_.on_noise) task_.on_noise(result_.noise_bound);
   }
 
-  void search() {
+  // Search, then confirmation in what is left, a share of the budget.
+  void pass(double confirm_share) {
+    const int confirmed = result_.confirmed.rounds > 0 ? result_.found.winner : -1;
+    search(confirm_share);
+    if (confirmed >= 0 && (result_.found.winner == confirmed || race_.stopped())) return;
+    progress("confirm", 2, ratio_);
+    const bool again = confirmed >= 0;
+    const int holder = again ? result_.confirmed.winner : result_.incumbent;
+    const int challenger = race_.alive(result_.found.winner) ? result_.found.winner : holder;
+    const Confirmed earlier = result_.confirmed;
+    result_.confirmed = confirm(race_, {.challenger = challenger, .incumbent = holder, .fallback = result_.fallback},
+                                result_.noise_bound, deadline(1.0), result_.found.complete);
+    // Who was not beaten keeps what was said of him; the later rounds chose nothing and say nothing.
+    if (again && result_.confirmed.winner == earlier.winner) result_.confirmed = earlier;
+  }
+
+  void search(double confirm_share) {
     progress("search", static_cast<int>(task_.order.size()), 1);
+    std::vector<int> arms(result_.incumbent == result_.fallback ? 2 : 3, result_.fallback);
+    // Two or three finalists at least must fit into what is left for confirmation.
+    const int64_t reserve = std::max(share(confirm_share), (kFewestConfirmRounds + 1) * race_.expected_ns(arms));
+    const int64_t end = deadline(1.0) - reserve;
     SearchTask task{.order = task_.order,
                     .baseline = result_.fallback,
-                    .deadline_ns = deadline(kSearchEnd),
+                    .deadline_ns = task_.siblings ? end - share(kSiblingsShare) : end,
+                    .settle_ns = task_.begin_ns + std::min(share(kSettleShare), kSettleNs),
                     .on_progress = [&](int left, int, double ratio) { progress("search", left, ratio); }};
-    // Two finalists at least must fit into what is left for confirmation.
-    const int arms[] = {result_.fallback, result_.fallback};
-    const int64_t latest = deadline(1.0) - (kFewestConfirmRounds + 1) * race_.expected_ns(arms);
-    task.deadline_ns = std::min(task.deadline_ns, latest);
     if (task_.search_all) task.deadline_ns = kNever;
     result_.found = task_.strategy.run(race_, task);
     // What the search took beyond its part is not taken from what follows.
-    if (task_.search_all) overdrawn_ns_ = std::max<int64_t>(0, race_.now() - deadline(kSearchEnd));
-    task.deadline_ns = task_.search_all ? deadline(kSiblingsEnd) : std::min(deadline(kSiblingsEnd), latest);
+    if (task_.search_all) overdrawn_ns_ = std::max<int64_t>(0, race_.now() - end);
+    task.deadline_ns = end + overdrawn_ns_;
     result_.found.winner = best_sibling(task, result_.found.winner);
   }
 
@@ -94,7 +114,9 @@ class Protocol {
     if (family.size() == 1 || !race_.alive(winner)) return winner;
     std::vector<int> arms = family;
     if (std::find(arms.begin(), arms.end(), task.baseline) == arms.end()) arms.push_back(task.baseline);
-    for (int i = 0; i < kSiblingRounds && race_.now() + race_.expected_ns(arms) <= task.deadline_ns; ++i)
+    int met = kSiblingRounds;
+    for (int c : family) met = std::min(met, race_.met(db::Phase::kSearch, c, winner).rounds);
+    for (; met < kSiblingRounds && race_.now() + race_.expected_ns(arms) <= task.deadline_ns; ++met)
       if (!race_.round(db::Phase::kSearch, arms)) break;
     std::erase_if(family, [&](int c) { return race_.log_ratios(db::Phase::kSearch, c, task.baseline).empty(); });
     return family.empty() ? winner : best_of(race_, task, family);

@@ -1,9 +1,11 @@
-// The registry and the exhaustive strategy: all candidates, equally many rounds, as long as there is time.
+// The registry and the exhaustive strategy: all candidates, equally many rounds, as long as there is time. A pass goes
+// in batches, each with the baseline, so that the deadline is met however many candidates there are.
 #include "autotune/search/strategy.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "autotune/search/stats.h"
 
@@ -19,6 +21,11 @@ Result<Strategy> find_strategy(std::string_view name) {
   return not_found(fmt::format("no search strategy '{}'; there are {}", name, known));
 }
 
+namespace {
+// Low, as among survivors with equally many rounds this should not favour who merely varies less.
+constexpr double kSureOfBest = 0.5;
+}  // namespace
+
 double score(const Race& race, const SearchTask& task, int candidate) {
   if (candidate == task.baseline) return 0;
   return median(race.log_ratios(db::Phase::kSearch, candidate, task.baseline));
@@ -26,33 +33,47 @@ double score(const Race& race, const SearchTask& task, int candidate) {
 
 int best_of(const Race& race, const SearchTask& task, std::span<const int> candidates) {
   int best = task.baseline;
-  double best_score = 0;
+  double lowest = 0;
   for (int c : candidates) {
-    if (!race.alive(c)) continue;
-    const double s = score(race, task, c);
-    if (s < best_score) best = c, best_score = s;
+    if (!race.alive(c) || c == task.baseline) continue;
+    const std::vector<double> ratios = race.log_ratios(db::Phase::kSearch, c, task.baseline);
+    if (ratios.empty()) continue;
+    const double hi = median_interval(ratios, kSureOfBest).hi;
+    if (hi < lowest) best = c, lowest = hi;
   }
   return best;
 }
 
 SearchResult search_exhaustively(Race& race, const SearchTask& task) {
-  constexpr int kRounds = 15;
-  std::vector<int> arms = {task.baseline};
+  constexpr size_t kRounds = 15, kBatch = 8;
+  std::vector<int> field;
+  bool complete = true;
+  auto affordable = [&](int64_t ns) { return !race.stopped() && race.now() + ns <= task.deadline_ns; };
   for (int c : task.order) {
-    if (race.stopped() || race.now() >= task.deadline_ns) break;
-    if (c != task.baseline && race.prepare(c)) arms.push_back(c);
+    if (c == task.baseline) continue;
+    // All that are prepared must fit into a first pass.
+    std::vector<int> arms = field;
+    arms.push_back(task.baseline);
+    complete = affordable(race.prepare_ns() + race.expected_ns(arms));
+    if (!complete) break;
+    if (race.prepare(c)) field.push_back(c);
   }
-  SearchResult result{.winner = task.baseline, .complete = arms.size() >= task.order.size()};
-  for (int round = 0; round < kRounds; ++round) {
-    if (round > 0 && race.now() + race.expected_ns(arms) > task.deadline_ns) {
-      result.complete = false;
-      break;
+  SearchResult result{.winner = task.baseline};
+  for (size_t pass = 0; pass < kRounds && !race.stopped(); ++pass) {
+    for (size_t i = 0; i < field.size(); i += kBatch) {
+      std::vector<int> arms = {task.baseline};
+      for (size_t j = i; j < std::min(i + kBatch, field.size()); ++j)
+        if (race.samples(db::Phase::kSearch, field[j]) <= static_cast<int>(pass)) arms.push_back(field[j]);
+      if (arms.size() == 1) continue;
+      complete = complete && affordable(race.expected_ns(arms));
+      if (!affordable(race.expected_ns(arms))) break;
+      race.round(db::Phase::kSearch, arms);
     }
-    if (!race.round(db::Phase::kSearch, arms)) break;
-    result.winner = best_of(race, task, arms);
+    result.winner = best_of(race, task, field);
     if (task.on_progress)
-      task.on_progress(static_cast<int>(arms.size()), result.winner, score(race, task, result.winner));
+      task.on_progress(static_cast<int>(field.size()), result.winner, std::exp(score(race, task, result.winner)));
   }
+  result.complete = complete && !race.stopped();
   return result;
 }
 

@@ -182,9 +182,9 @@ Cell percent_of(const std::vector<double>& ceiling, const std::vector<double>& t
 std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementation& impl, int index, int threads,
                                const autotune::Race& race, const Ceilings& ceilings) {
   const std::vector<double> times = race.times(db::Phase::kSearch, index);
-  const autotune::Interval t = autotune::median_interval(times, 0.95, 1);
+  const autotune::Interval t = autotune::median_interval(times, 0.95);
   const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
-  const autotune::Interval r = autotune::median_interval(logs, 0.95, 1);
+  const autotune::Interval r = autotune::median_interval(logs, 0.95);
   const double gflops = p.flops() / t.mid, gbs = bytes_of(p) / t.mid;
   std::vector<Cell> row = {matmul::to_string(p),
                            impl.name,

@@ -17,7 +17,7 @@ Confirmed confirmed(const std::vector<double>& truth, const std::set<int>& refus
             {.on_round = [](std::span<const RoundSample>) { return Status(); },
              .on_outcome = [](int, const Prepared&) { return Status(); },
              .on_step = {}});
-  return confirm(race, finalists, 0.01, 1'000'000'000);
+  return confirm(race, finalists, 0.01, 1'000'000'000, false);
 }
 
 constexpr Finalists kAll{.challenger = 2, .incumbent = 1, .fallback = 0};
