@@ -28,14 +28,15 @@ void PrintTo(const Promise& p, std::ostream* out) { *out << p.weather.name; }
 // Rates are of 1000; fewer tunes may miss by what chance does.
 double allowance() { return kTunes < 1000 ? 0.02 : 0; }
 
+// 10 s, as `hone tune` gives a problem; kernels of 3 ms.
+Setup ten_seconds(std::vector<double> truth, const Weather& weather) {
+  for (double& ns : truth) ns *= 3;
+  return {.truth = std::move(truth), .weather = weather, .seconds = 10};
+}
+
 class Promises : public testing::TestWithParam<Promise> {
  protected:
   const Weather& weather() const { return GetParam().weather; }
-  // 10 s, as `hone tune` gives a problem; kernels of 3 ms.
-  static Setup setup(std::vector<double> truth, const Weather& weather) {
-    for (double& ns : truth) ns *= 3;
-    return {.truth = std::move(truth), .weather = weather, .seconds = 10};
-  }
 };
 
 TEST_P(Promises, WhoIsFivePercentFasterIsChosen) {
@@ -46,7 +47,7 @@ TEST_P(Promises, WhoIsFivePercentFasterIsChosen) {
     const int size = sizes[i % 4];
     const int planted = 1 + (i * 7919) % (size - 1);
     const Outcome out =
-        simulate(setup(field_with_winner(planted, 0.05, size), weather()), 1000u + static_cast<unsigned>(i));
+        simulate(ten_seconds(field_with_winner(planted, 0.05, size), weather()), 1000u + static_cast<unsigned>(i));
     right += out.confirmed.winner == planted && out.confirmed.verdict == db::Verdict::kNew;
     slower += out.confirmed.winner != planted && out.confirmed.winner != 0;
     seconds += static_cast<double>(out.spent_ns) * 1e-9;
@@ -62,7 +63,8 @@ TEST_P(Promises, ATieIsCalledATie) {
   for (int i = 0; i < kTunes; ++i) {
     // All exactly as fast as the incumbent: the search will pick a lucky one.
     const auto size = static_cast<size_t>(i % 2 == 0 ? 12 : 40);
-    const Outcome out = simulate(setup(std::vector<double>(size, 1e6), weather()), 500000u + static_cast<unsigned>(i));
+    const Outcome out =
+        simulate(ten_seconds(std::vector<double>(size, 1e6), weather()), 500000u + static_cast<unsigned>(i));
     wins += out.confirmed.verdict == db::Verdict::kNew;
   }
   std::printf("%s: ties called a win %.1f%%\n", weather().name.c_str(), 100.0 * wins / kTunes);
@@ -74,7 +76,7 @@ TEST_P(Promises, NothingSlowerReplacesTheIncumbent) {
   for (int i = 0; i < kTunes; ++i) {
     std::vector<double> truth(static_cast<size_t>(i % 2 == 0 ? 12 : 40), 1.01e6);
     truth[0] = 1e6;
-    const Outcome out = simulate(setup(truth, weather()), 900000u + static_cast<unsigned>(i));
+    const Outcome out = simulate(ten_seconds(truth, weather()), 900000u + static_cast<unsigned>(i));
     replaced += out.confirmed.winner != 0;
   }
   std::printf("%s: replaced by something slower %.1f%%\n", weather().name.c_str(), 100.0 * replaced / kTunes);
@@ -100,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Weather, Promises,
                                                   .steps = 0.5,
                                                   .corunner = 0.1,
                                                   .cauchy = 0.005}}),
-                         [](const auto& info) { return info.param.weather.name; });
+                         [](const auto& row) { return row.param.weather.name; });
 
 }  // namespace
 }  // namespace hone::autotune
