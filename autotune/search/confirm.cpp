@@ -40,6 +40,8 @@ int holder(const Race& race, const Finalists& f) {
   return race.alive(f.fallback) ? f.fallback : f.challenger;
 }
 
+constexpr size_t kTellingSearchRounds = 8;
+constexpr int kPatience = 2000;  // rounds of a machine that does not become calm
 constexpr size_t kLast = std::size(kLooks) - 1;
 
 // Rounds in which both ran, with the calm ones counted: a disturbed machine is given time to become itself again.
@@ -47,20 +49,31 @@ int calm_rounds(const Race& race, const Finalists& f) {
   return race.met(db::Phase::kConfirm, holder(race, f), f.challenger).calm;
 }
 
+// The decision on the rounds so far. A win must not contradict what the search saw: its rounds chose the challenger and
+// so flatter it, but they are spread over more of the machine's moods, and a gain that only the confirmation shows is
+// that of its moment.
+db::Verdict verdict(const Race& race, const Finalists& f, double noise, size_t look) {
+  const int held = holder(race, f);
+  const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, held, f.challenger);
+  const db::Verdict decided = decide(gain, noise, kTail * kLooks[look].share);
+  if (decided != db::Verdict::kNew) return decided;
+  const std::vector<double> searched = race.log_ratios(db::Phase::kSearch, held, f.challenger);
+  const bool contradicted = searched.size() >= kTellingSearchRounds && median(searched) <= std::log1p(noise);
+  return contradicted ? db::Verdict::kTie : decided;
+}
+
 // Runs the rounds; answers the look at which it ended.
 size_t run_rounds(Race& race, const Finalists& f, const std::vector<int>& arms, double noise, int64_t deadline_ns,
                   bool early) {
   size_t look = 0;
   int counted = 0;
-  for (int round = 0; !race.stopped(); ++round) {
+  for (int round = 0; round < kPatience && !race.stopped(); ++round) {
     // Where it takes long, counting must not.
     if (round - counted >= round / 16) {
       counted = round;
       const int calm = calm_rounds(race, f);
-      for (; look < kLast && calm >= kLooks[look].rounds; ++look) {
-        const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, holder(race, f), f.challenger);
-        if (early && decide(gain, noise, kTail * kLooks[look].share) != db::Verdict::kTie) return look;
-      }
+      for (; look < kLast && calm >= kLooks[look].rounds; ++look)
+        if (early && verdict(race, f, noise, look) != db::Verdict::kTie) return look;
       if (calm >= kConfirmRounds) break;
     }
     if (round >= kFewestConfirmRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
@@ -99,7 +112,7 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
   result.winner = holder(race, f);
   if (race.alive(f.challenger) && f.challenger != result.winner) {
     const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, result.winner, f.challenger);
-    result.verdict = decide(gain, noise, kTail * kLooks[look].share);
+    result.verdict = verdict(race, f, noise, look);
     if (!gain.empty()) result.gain = told(gain, look);
     if (result.verdict == db::Verdict::kNew) result.winner = f.challenger;
   }

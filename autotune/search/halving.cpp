@@ -32,8 +32,10 @@ const double kHopelessAtFirstSight = std::log(1.15);
 constexpr double kDisagreement = 0.05;
 constexpr int64_t kFewestSurvivors = 4, kMostSurvivors = 64;
 constexpr int kChances = 4;
+// Of microsecond kernels; what a thousand rounds have not told apart the next will not.
+constexpr int kMostReopenings = 16;
 constexpr size_t kFinal = 2;
-constexpr int kMostRounds = 64;
+constexpr int kMostRounds = 64, kMostStage = 32;
 
 class Halving {
  public:
@@ -245,7 +247,7 @@ class Halving {
   // Everybody was looked at, but all within a moment of the machine's: whoever was dropped gets more looks, until the
   // search has seen more than one kind of weather.
   bool reopen() {
-    if (race_.now() >= task_.settle_ns || race_.stopped()) return false;
+    if (race_.now() >= task_.settle_ns || race_.stopped() || reopened_++ >= kMostReopenings) return false;
     looks_ += kMostLooks;
     chances_.clear();
     reconsider();
@@ -254,12 +256,14 @@ class Halving {
 
   // True when it ended because the field was down to the finalists or the rounds were enough.
   bool halve() {
+    // The more is known, the more it takes to change it.
     int stage = 2;
+    for (int c : survivors_) stage = std::max(stage, std::min(race_.samples(db::Phase::kSearch, c) / 4, kMostStage));
     const bool more_to_come = next_ < task_.order.size();
     const int64_t end = more_to_come
                             ? race_.now() + static_cast<int64_t>((1 - kAdmissionShare) * static_cast<double>(left_ns()))
                             : task_.deadline_ns;
-    for (int total = 0; total < kMostRounds; stage = std::min(2 * stage, 16)) {
+    for (int total = 0; total < kMostRounds; stage = std::min(2 * stage, kMostStage)) {
       if (survivors_.size() <= 1) return true;
       std::vector<int> arms = with_baseline(survivors_);
       // The last stages must be affordable too: a third of the time that is left for this one.
@@ -285,7 +289,8 @@ class Halving {
     survivors_.clear();
     for (const Scored& s : field) survivors_.push_back(s.candidate);
     if (survivors_.size() <= kFinal) return;
-    const int first = race_.alive(leader()) && leader() != task_.baseline ? leader() : survivors_.front();
+    const int best = leader();
+    const int first = best != task_.baseline ? best : survivors_.front();
     const double confidence = 1 - 0.05 / static_cast<double>(survivors_.size());
     const size_t half = std::max(kFinal, (survivors_.size() + 1) / 2);
     std::vector<int> kept(survivors_.begin(), survivors_.begin() + static_cast<std::ptrdiff_t>(half));
@@ -306,7 +311,8 @@ class Halving {
   const SearchTask& task_;
   size_t next_ = 0;  // of task_.order: first that was not prepared
   std::vector<int> survivors_;
-  std::set<int> beaten_;        // by an interval, in halving
+  std::set<int> beaten_;  // by an interval, in halving
+  int reopened_ = 0;
   int looks_ = kMostLooks;      // that can be believed
   std::map<int, int> chances_;  // how often a candidate was reconsidered
 };

@@ -27,6 +27,8 @@ class Protocol {
   Protocol(Race& race, const ProtocolTask& task) : race_(race), task_(task) {
     result_.fallback = task.fallback;
     result_.incumbent = task.incumbent;
+    begin_ns_ = race.now();
+    budget_ns_ = std::max<int64_t>(task.begin_ns + task.budget_ns - begin_ns_, 0);
   }
 
   Result<ProtocolResult> run() {
@@ -40,8 +42,9 @@ class Protocol {
   }
 
  private:
-  int64_t share(double part) const { return static_cast<int64_t>(part * static_cast<double>(task_.budget_ns)); }
-  int64_t deadline(double part) const { return task_.begin_ns + overdrawn_ns_ + share(part); }
+  // Parts of what is left of the budget when the protocol begins: setting up must not cost the search its turn.
+  int64_t share(double part) const { return static_cast<int64_t>(part * static_cast<double>(budget_ns_)); }
+  int64_t deadline(double part) const { return begin_ns_ + overdrawn_ns_ + share(part); }
 
   void progress(std::string_view phase, int left, double ratio) {
     ratio_ = ratio;
@@ -96,8 +99,8 @@ class Protocol {
     SearchTask task{.order = task_.order,
                     .baseline = result_.fallback,
                     .deadline_ns = task_.siblings ? end - share(kSiblingsShare) : end,
-                    .settle_ns = task_.begin_ns + std::min(share(kSettleShare), kSettleNs),
-                    .on_progress = [&](int left, int, double ratio) { progress("search", left, ratio); }};
+                    .settle_ns = begin_ns_ + std::min(share(kSettleShare), kSettleNs)};
+    if (task_.on_progress) task.on_progress = [&](int left, int, double ratio) { progress("search", left, ratio); };
     if (task_.search_all) task.deadline_ns = kNever;
     result_.found = task_.strategy.run(race_, task);
     // What the search took beyond its part is not taken from what follows.
@@ -124,6 +127,7 @@ class Protocol {
 
   Race& race_;
   const ProtocolTask& task_;
+  int64_t begin_ns_ = 0, budget_ns_ = 0;
   ProtocolResult result_;
   int64_t overdrawn_ns_ = 0;
   double ratio_ = 1;

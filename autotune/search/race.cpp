@@ -92,7 +92,7 @@ bool Race::round(db::Phase phase, std::span<const int> arms) {
   std::vector<int> order;
   for (int candidate : arms)
     if (alive(candidate)) order.push_back(candidate);
-  std::shuffle(order.begin(), order.end(), random_);
+  shuffle(order);
   std::vector<RoundSample> samples;
   // Ctrl-C must not wait for a long round, nor the progress line.
   for (size_t i = 0; i < order.size() && !stopped();) {
@@ -253,7 +253,9 @@ bool Race::settle(int candidate, Timing timing, int64_t* ns) {
     eliminate(candidate, {timing.outcome, timing.detail});
     return false;
   }
-  state(candidate).wall_ns = timing.wall_ns;
+  // One sample that an interrupt made long must not make a round look unaffordable.
+  int64_t& wall = state(candidate).wall_ns;
+  wall = wall == 0 ? timing.wall_ns : std::min(timing.wall_ns, 2 * wall);
   *ns = timing.ns;
   return true;
 }

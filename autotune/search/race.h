@@ -8,6 +8,7 @@
 //   most is hit most), so such rounds do not speak where calm ones do.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -83,6 +84,8 @@ class Race {
   // Samples of one candidate in one phase.
   int samples(db::Phase phase, int candidate) const;
   int measured() const;  // candidates with at least one sample
+
+  void shuffle(std::vector<int>& list) { std::shuffle(list.begin(), list.end(), random_); }
 
  private:
   struct Entry {

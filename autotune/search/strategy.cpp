@@ -1,5 +1,6 @@
-// The registry and the exhaustive strategy: all candidates, equally many rounds, as long as there is time. A pass goes
-// in batches, each with the baseline, so that the deadline is met however many candidates there are.
+// The registry, halving in random order, and the exhaustive strategy: all candidates, equally many rounds, as long as
+// there is time. A pass goes in batches, each with the baseline, so that the deadline is met however many candidates
+// there are.
 #include "autotune/search/strategy.h"
 
 #include <fmt/format.h>
@@ -11,14 +12,20 @@
 
 namespace hone::autotune {
 
-Result<Strategy> find_strategy(std::string_view name) {
-  std::string known;
-#define HONE_STRATEGY(row_name, function)          \
-  if (name == row_name) return Strategy{function}; \
-  known += known.empty() ? row_name : ", " row_name;
+std::vector<std::string_view> strategy_names() {
+  return {
+#define HONE_STRATEGY(row_name, function) row_name,
 #include "autotune/search/strategies.inc"
 #undef HONE_STRATEGY
-  return not_found(fmt::format("no search strategy '{}'; there are {}", name, known));
+  };
+}
+
+Result<Strategy> find_strategy(std::string_view name) {
+#define HONE_STRATEGY(row_name, function) \
+  if (name == row_name) return Strategy{function};
+#include "autotune/search/strategies.inc"
+#undef HONE_STRATEGY
+  return not_found(fmt::format("no search strategy '{}'; there are {}", name, fmt::join(strategy_names(), ", ")));
 }
 
 namespace {
@@ -75,6 +82,13 @@ SearchResult search_exhaustively(Race& race, const SearchTask& task) {
   }
   result.complete = complete && !race.stopped();
   return result;
+}
+
+// What halving does without a cost model: the difference to it is what the order is worth.
+SearchResult search_in_random_order(Race& race, const SearchTask& task) {
+  SearchTask shuffled = task;
+  race.shuffle(shuffled.order);
+  return search_by_halving(race, shuffled);
 }
 
 }  // namespace hone::autotune

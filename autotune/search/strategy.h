@@ -28,6 +28,7 @@ struct Strategy {
   SearchResult (*run)(Race& race, const SearchTask& task);
 };
 
+std::vector<std::string_view> strategy_names();
 // Error: not_found listing the names.
 Result<Strategy> find_strategy(std::string_view name);
 

@@ -12,6 +12,7 @@
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/replay.h"
 #include "tools/hone/tune_progress.h"
 #include "tools/hone/tune_report.h"
 
@@ -27,6 +28,7 @@ struct TuneArgs {
   std::string cache = "cold", output = "md", numerics = "ordered", isolation = "on";
   uint64_t seed = 0;
   bool fresh = false, exhaustive = false, json = false;
+  ReplayArgs replay;
 };
 
 constexpr double kDefaultSecondsPerProblem = 10;
@@ -252,6 +254,13 @@ class TuneCommand {
 };
 
 int run_tune(const TuneArgs& args) {
+  if (!args.replay.run.empty()) {
+    ReplayArgs replay = args.replay;
+    replay.budget = args.budget;
+    replay.db = args.db;
+    replay.output = args.json ? "json" : args.output;
+    return run_replay(replay);
+  }
   Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
   return TuneCommand(*setup, args.exhaustive).run();
@@ -284,6 +293,18 @@ void add_tune(CLI::App& app, Run& run) {
                     "earlier winners are no incumbents, and a tune that was cut short is not taken up");
   command->add_flag("--exhaustive", args->exhaustive,
                     "afterwards measure every candidate, however long it takes, and report what the budget had missed");
+  CLI::Option* replay =
+      command
+          ->add_option("--replay", args->replay.run,
+                       "measure nothing: search the stored samples of this run (number or uid) again, with --budget "
+                       "as a list, such as 1s,3s,10s")
+          ->check(not_empty());
+  command->add_option("--strategy", args->replay.strategy, "with --replay: strategies, such as halving,random (all)")
+      ->needs(replay)
+      ->check(not_empty());
+  command->add_option("--seeds", args->replay.seeds, "with --replay: how often each is repeated (100)")
+      ->needs(replay)
+      ->check(CLI::Range(1, 100000));
   command
       ->add_option("--isolation", args->isolation,
                    "on (default): candidates run in a process of their own, which may crash; off: in this one, as a "

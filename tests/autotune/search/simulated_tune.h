@@ -10,13 +10,13 @@
 
 namespace hone::autotune {
 
-struct Setup {
+struct TuneSetup {
   std::vector<double> truth;  // candidate 0 is default and incumbent
   Weather weather;
   double seconds = 4;
   std::string_view strategy = "halving";
   std::set<int> wrong = {}, zero = {}, crash_later = {};
-  int64_t prepare_ns = 5'000'000;
+  int64_t prepare_ns = 5'000'000, overhead_ns = 1000;
   std::vector<int> order = {};  // empty: as they are numbered
   const std::atomic<bool>* stop = nullptr;
   int64_t stop_after_rounds = -1;  // a kill
@@ -35,7 +35,7 @@ struct Outcome {
   std::vector<RoundSample> stored;
 };
 
-inline Outcome simulate(const Setup& setup, uint64_t seed) {
+inline Outcome simulate(const TuneSetup& setup, uint64_t seed) {
   FakeClock clock;
   clock.advance(setup.spent_ns);
   SimulatedRacer racer(clock, setup.truth, seed + static_cast<uint64_t>(setup.spent_ns), setup.weather);
@@ -43,6 +43,7 @@ inline Outcome simulate(const Setup& setup, uint64_t seed) {
   racer.zero = setup.zero;
   racer.crash_later = setup.crash_later;
   racer.prepare_ns = setup.prepare_ns;
+  racer.overhead_ns = setup.overhead_ns;
   Outcome out;
   std::atomic<bool> killed = false;
   const bool store = setup.stop_after_rounds >= 0;
