@@ -1,5 +1,5 @@
 // What makes a SQLite file ours: application id, schema version, and the steps from each version to the next. The only
-// place with PRAGMAs, apart from the checks in verify.cpp.
+// place with PRAGMAs, apart from the checks in verify.cpp and gc.cpp, which compacts the file.
 #pragma once
 
 #include <span>

@@ -2,6 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "db/transfer_internal.h"
@@ -43,7 +47,7 @@ Status import_into(RecordWriter& writer, std::FILE* in, const std::string& name,
     if (!more.ok()) return at(name, number, more.status());
     if (!*more) {
       const Status complete = reader.at_end();
-      return complete.ok() ? complete : at(name, number - 1, complete);
+      return complete.ok() ? complete : at(name, std::max<int64_t>(number - 1, 1), complete);
     }
     if (options.stop && options.stop()) return stopped();
     const Result<std::optional<Record>> record = reader.read(line);
