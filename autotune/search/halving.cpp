@@ -23,7 +23,7 @@ namespace {
 // order is not trusted further than that: among equals by the model, hundreds differ by 10% in truth.
 constexpr double kAdmissionShare = 0.65;
 constexpr size_t kBatch = 8;
-constexpr int kMostLooks = 3, kLeaderLooks = 6;
+constexpr int kMostLooks = 3, kLeaderLooks = 6, kFewLooks = 8;
 // Even its best look is further behind the leader's worst: by more than jitter, the quantum of a clock, and a step of
 // the clock between two arms can hide.
 const double kHopeless = std::log(1.08);
@@ -32,6 +32,8 @@ const double kHopelessAtFirstSight = std::log(1.15);
 constexpr double kDisagreement = 0.05;
 constexpr int64_t kFewestSurvivors = 4, kMostSurvivors = 64;
 constexpr int kChances = 4;
+// Common rounds without which falling behind is no proof.
+constexpr size_t kTelling = 5;
 // Of microsecond kernels; what a thousand rounds have not told apart the next will not.
 constexpr int kMostReopenings = 16;
 constexpr size_t kFinal = 2;
@@ -51,7 +53,8 @@ class Halving {
  private:
   struct Scored {
     int candidate = 0;
-    double score = 0, best = 0, worst = 0;  // median and ends of its log-ratios to the baseline
+    double best = 0, worst = 0;  // of its log-ratios to the baseline
+    double score = 0;            // their median; of few, the second best, as most disturbances make slower
     int looks = 0, calm = 0;
     bool agreed = true;  // the two best looks
   };
@@ -71,7 +74,7 @@ class Halving {
     s.agreed = ratios.size() < 2 || second - s.best < kDisagreement;
     s.looks = static_cast<int>(ratios.size());
     s.calm = race_.met(db::Phase::kSearch, c, task_.baseline).calm;
-    s.score = median_of(ratios);
+    s.score = s.looks == 1 ? s.best : s.looks < kFewLooks ? second : median_of(ratios);
     return s;
   }
 
@@ -140,13 +143,15 @@ class Halving {
     return next_ > first;
   }
 
-  // Rounds with the baseline, until each was looked at so often in calm rounds, or is hopeless; a few more when they
-  // were disturbed.
+  // Looks that can be believed: enough of them on a calm machine, and of the best two neither disturbed.
+  bool credible(const Scored& s, int times) const { return s.calm >= times && s.agreed; }
+
+  // Rounds with the baseline until each candidate's looks are credible, or have been twice as many.
   void look(const std::vector<int>& batch, int times) {
     for (int i = 0; i < 2 * times; ++i) {
       std::vector<int> arms;
       for (int c : batch)
-        if (race_.alive(c) && race_.met(db::Phase::kSearch, c, task_.baseline).calm < times) arms.push_back(c);
+        if (race_.alive(c) && !credible(scored(c), times)) arms.push_back(c);
       if (arms.empty()) return;
       arms = with_baseline(arms);
       if (i > 0 && !affordable(arms)) return;
@@ -156,9 +161,9 @@ class Halving {
   }
 
   // Who raises the bar for all others must have shown more: an outlier of the baseline flatters its whole batch. Where
-  // one look is all that is affordable, a second one is.
+  // one look is all that is affordable, three are for him.
   void make_sure_of_leader() {
-    const int enough = looks() > 1 ? kLeaderLooks : 2;
+    const int enough = looks() > 1 ? kLeaderLooks : kMostLooks;
     while (!race_.stopped()) {
       int best = task_.baseline;
       double lowest = 0;
@@ -211,20 +216,26 @@ class Halving {
     if (s.looks == 0 || race_.alive(s.candidate) || race_.dead(s.candidate)) return false;
     const auto chances = chances_.find(s.candidate);
     if (chances != chances_.end() && chances->second >= kChances) return false;
-    if (s.calm < looks_ || !s.agreed) return true;
+    if (!credible(s, looks_)) return true;
     return !beaten_.contains(s.candidate) && !hopeless(s, limit);
+  }
+
+  std::vector<Scored> waiting() {
+    const double limit = bar(ranked());
+    std::vector<Scored> field;
+    for (int c : task_.order) {
+      if (c == task_.baseline || race_.samples(db::Phase::kSearch, c) == 0) continue;
+      const Scored s = scored(c);
+      if (deserves_another_chance(s, limit)) field.push_back(s);
+    }
+    return field;
   }
 
   // The best of those that were dropped on thin evidence are looked at once more. False when there are none.
   bool reconsider() {
-    const double limit = bar(ranked());
-    std::vector<Scored> field;
-    for (int c : task_.order)
-      if (c != task_.baseline && !race_.stopped()) {
-        const Scored s = scored(c);
-        if (deserves_another_chance(s, limit)) field.push_back(s);
-      }
-    std::stable_sort(field.begin(), field.end(), [](const Scored& a, const Scored& b) { return a.score < b.score; });
+    std::vector<Scored> field = waiting();
+    // Disturbances make slower: the best look is what gives hope.
+    std::stable_sort(field.begin(), field.end(), [](const Scored& a, const Scored& b) { return a.best < b.best; });
     bool any = false;
     for (size_t i = 0; i < field.size();) {
       std::vector<int> batch;
@@ -259,7 +270,7 @@ class Halving {
     // The more is known, the more it takes to change it.
     int stage = 2;
     for (int c : survivors_) stage = std::max(stage, std::min(race_.samples(db::Phase::kSearch, c) / 4, kMostStage));
-    const bool more_to_come = next_ < task_.order.size();
+    const bool more_to_come = next_ < task_.order.size() || !waiting().empty();
     const int64_t end = more_to_come
                             ? race_.now() + static_cast<int64_t>((1 - kAdmissionShare) * static_cast<double>(left_ns()))
                             : task_.deadline_ns;
@@ -302,7 +313,7 @@ class Halving {
         continue;
       }
       race_.drop(survivors_[i]);
-      if (!tie) beaten_.insert(survivors_[i]);
+      if (!tie && behind.size() >= kTelling) beaten_.insert(survivors_[i]);
     }
     survivors_ = std::move(kept);
   }

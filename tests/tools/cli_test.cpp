@@ -466,5 +466,22 @@ TEST_F(HoneCli, ThreadsMayExceedTheCpus) {
   EXPECT_EQ(hone({"bench", kProblem, "--threads", "64", "-r", "2", "--seconds", "0.1"}).code, 0);
 }
 
+TEST_F(HoneCli, ReplaySearchesAStoredRunAgain) {
+  ASSERT_EQ(hone({"tune", kProblem, "--budget", "0.5s"}).code, 0);
+  const Outcome o = hone({"tune", "--replay", "1", "--seeds", "2", "--budget", "0.1s,0.5s", "--json"});
+  if (o.code == 1) {  // a machine so busy that half a second was not enough for two candidates
+    EXPECT_THAT(o.err, HasSubstr("cannot be replayed"));
+  } else {
+    ASSERT_EQ(o.code, 0) << o.err;
+    for (const char* strategy : {"halving", "exhaustive", "random"}) EXPECT_THAT(o.out, HasSubstr(strategy));
+  }
+  const Outcome none = hone({"tune", "--replay", "99"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("no run '99'"));
+  EXPECT_EQ(hone({"tune", "--replay", "1", "--strategy", "luck"}).code, 2);
+  EXPECT_EQ(hone({"tune", "--replay", "1", "--budget", "soon"}).code, 2);
+  EXPECT_EQ(hone({"tune", "--strategy", "halving"}).code, 2) << "only with --replay";
+}
+
 }  // namespace
 }  // namespace hone::cli_test

@@ -85,11 +85,11 @@ TEST_P(Promises, NothingSlowerReplacesTheIncumbent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Weather, Promises,
-                         testing::Values(Promise{{.name = "ordinary"}}, Promise{{.name = "drift", .drift = 0.4}},
+                         testing::Values(Promise{{.name = "ordinary"}}, Promise{{.name = "drift", .drift = 0.3}},
                                          Promise{{.name = "frequency_steps", .steps = 1}},
                                          Promise{{.name = "outliers_10", .jitter = 0.02, .outliers = 0.1}},
                                          Promise{{.name = "outliers_30", .jitter = 0.02, .outliers = 0.3}, 0.5},
-                                         Promise{{.name = "slow_neighbour", .corunner = 0.25}},
+                                         Promise{{.name = "slow_neighbour", .corunner = 0.25}, 0.97},
                                          Promise{{.name = "cauchy_tails", .cauchy = 0.01}},
                                          Promise{{.name = "lognormal_mixture", .mixture = 0.2}},
                                          Promise{{.name = "fast_once", .lucky_first = 1}},
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Weather, Promises,
                                                   .steps = 0.5,
                                                   .corunner = 0.1,
                                                   .cauchy = 0.005},
-                                                 0.97}),
+                                                 0.95}),
                          [](const auto& row) { return row.param.weather.name; });
 
 }  // namespace
