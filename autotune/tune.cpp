@@ -70,7 +70,7 @@ class Tuning {
         make_racer(
             context_.isolation, problem_, space_.candidates, clock_,
             {.cache = options_.cache, .seed = options_.seed, .peak = peak_, .cpus = context_.machine.cpus_usable},
-            options_.budget_seconds));
+            options_.budget_seconds, context_.stop));
     Race race(*racer, clock_, options_.seed, hooks());
     race.restore(earlier);
     HONE_ASSIGN_OR_RETURN(const ProtocolResult result, decide(race));
@@ -169,7 +169,7 @@ class Tuning {
                .search_all = options_.search_all,
                .on_progress = [this](std::string_view phase, int left, double ratio) { progress(phase, left, ratio); },
                .on_noise = [this](double bound) { recorder_.noise(bound); }});
-    if (result.ok()) return result;
+    if (result.ok() || stopped()) return result;
     return internal_error(fmt::format("{}: {} (of {} candidates); the last: {}", text_, result.status().message(),
                                       space_.candidates.size(), last_failure_));
   }

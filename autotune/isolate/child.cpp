@@ -18,6 +18,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <thread>
 
@@ -34,9 +35,11 @@ constexpr int kReapMs = 2000;
 constexpr int kSlices = 4;
 constexpr std::chrono::microseconds kWatch{1500};
 constexpr int kPatience = 2;  // limits, for a process that hardly ran
+// Who presses Ctrl-C does not wait longer than this for a candidate that hangs; a round that is about to end is kept.
+constexpr Milliseconds kStopGrace{250};
 
-Status cannot(const char* what) {
-  return unavailable(fmt::format("cannot start a worker process: {}: {}", what, strerror(errno)));
+Status cannot(std::string_view what, int error = errno) {
+  return unavailable(fmt::format("cannot start a worker process: {}: {}", what, strerror(error)));
 }
 
 // Numbers from 10 up, so that none is in the way when they are moved to their fixed places.
@@ -125,6 +128,13 @@ std::string exit_text(int status) {
 
 }  // namespace
 
+std::string WorkerCommand::name() const {
+  std::error_code error;
+  std::string target;
+  if (executable.starts_with("/proc/")) target = std::filesystem::read_symlink(executable, error).string();
+  return target.empty() ? executable : target;
+}
+
 Result<std::unique_ptr<Child>> Child::start(const WorkerCommand& command) {
   std::unique_ptr<Child> child(new Child);
   int ends[2] = {-1, -1};
@@ -139,10 +149,9 @@ Result<std::unique_ptr<Child>> Child::start(const WorkerCommand& command) {
   child->page_ = new (mapped) SharedPage;
   child->page_->tuner = getpid();
   child->buffer_.resize(kMostMessageBytes);
-  errno = spawn(command, other.fd, page.fd, &child->pid_);
-  if (errno != 0) {
+  if (const int error = spawn(command, other.fd, page.fd, &child->pid_); error != 0) {
     child->pid_ = -1;
-    return cannot(command.executable.c_str());
+    return cannot(command.name(), error);
   }
   return child;
 }
@@ -155,6 +164,7 @@ Child::~Child() {
 
 bool Child::send(const Message& message) {
   const std::string bytes = encode(message);
+  page_->more_to_come.store(true, std::memory_order_relaxed);
   while (!closed_) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(bytes.size())) {
@@ -180,7 +190,7 @@ Child::Got Child::read(Message* message) {
   return Got::kMessage;
 }
 
-Child::Got Child::receive(double limit, Message* message, bool watching) {
+Child::Got Child::receive(double limit, Message* message, bool watching, const std::atomic<bool>* stop) {
   if (watching) watch(page_->answers, answers_, kWatch);
   const auto slice = Milliseconds(std::max<int64_t>(1, static_cast<int64_t>(limit * 1000 / kSlices)));
   uint64_t step = page_->number();
@@ -190,11 +200,13 @@ Child::Got Child::receive(double limit, Message* message, bool watching) {
   while (!closed_) {
     pollfd ready{socket_, POLLIN, 0};
     const auto now = std::chrono::steady_clock::now();
-    const auto left = std::chrono::ceil<Milliseconds>(std::max(slice_end - now, decltype(slice_end - now)::zero()));
+    auto left = std::chrono::ceil<Milliseconds>(std::max(slice_end - now, decltype(slice_end - now)::zero()));
+    if (stop != nullptr) left = std::min(left, kStopGrace);
     const int n = poll(&ready, 1, static_cast<int>(left.count()));
     if (n > 0) return read(message);
     if (n < 0 && errno != EINTR) break;
-    if (std::chrono::steady_clock::now() < slice_end) continue;  // a signal
+    if (n == 0 && stop != nullptr && stop->load()) return Got::kStopped;
+    if (std::chrono::steady_clock::now() < slice_end) continue;  // a signal, or to look at `stop`
     slice_end = std::chrono::steady_clock::now() + slice;
     if (page_->number() != step) {
       step = page_->number();

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace hone::autotune {
 struct WorkerCommand {
   std::string executable;  // a path; it ends up in run_worker() (worker.h)
   std::vector<std::string> arguments;
+
+  // The executable for people: what "/proc/self/exe" stands for.
+  std::string name() const;
 };
 
 class Child {
@@ -28,15 +32,19 @@ class Child {
 
   // False: it does not listen any more.
   bool send(const Message& message);
+  // No question will follow for a while: the worker gives up its CPU at once.
+  void rest() { page_->more_to_come.store(false, std::memory_order_relaxed); }
 
-  enum class Got { kMessage, kNonsense, kDeath, kSilence };
+  enum class Got { kMessage, kNonsense, kDeath, kSilence, kStopped };
   // Waits for the next message. kSilence: it has spent `limit` seconds on one and the same step. A process that got
   // less than half of the CPU time of those seconds is given twice as long, since on a busy machine it may simply
   // not have run; and seconds in which this process did not run either (stopped, machine asleep) do not count.
   //
   // `watching` is for answers that are a matter of microseconds: being woken up costs a virtual machine 25 to 100 of
   // them. Meanwhile this thread keeps a CPU busy, so only where the worker can do without that one.
-  Got receive(double limit, Message* message, bool watching = false);
+  //
+  // kStopped: `stop` was set, and a quarter of a second was not enough for the answer.
+  Got receive(double limit, Message* message, bool watching = false, const std::atomic<bool>* stop = nullptr);
 
   // Ends it at once if it lives, and says how it ended: "SIGSEGV (invalid memory access)", "exited with code 3".
   const std::string& end();

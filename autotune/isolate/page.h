@@ -43,15 +43,20 @@ class SharedPage {
   std::atomic<int32_t> tuner{0};  // process id
   // Messages sent so far, counted after sending: who expects one soon watches the number instead of going to sleep.
   std::atomic<uint32_t> questions{0}, answers{0};
+  // The tuner is about to ask again. False between two problems, when it may measure something itself.
+  std::atomic<bool> more_to_come{true};
 
  private:
   std::atomic<uint64_t> step_{0};
   uint32_t count_ = 0;  // the worker's
 };
-// Waits until `count` is no longer `seen`, without giving up the CPU, for at most `longest`.
-inline void watch(const std::atomic<uint32_t>& count, uint32_t seen, std::chrono::nanoseconds longest) {
+// Waits until `count` is no longer `seen`, without giving up the CPU, for at most `longest`, and only while `worth_it`
+// (null: always).
+inline void watch(const std::atomic<uint32_t>& count, uint32_t seen, std::chrono::nanoseconds longest,
+                  const std::atomic<bool>* worth_it = nullptr) {
   const auto end = std::chrono::steady_clock::now() + longest;
-  while (count.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < end) {
+  while (count.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < end &&
+         (worth_it == nullptr || worth_it->load(std::memory_order_relaxed))) {
     for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
   }
 }

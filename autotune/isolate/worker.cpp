@@ -35,9 +35,10 @@ constexpr int64_t kMemoryPerCpu = int64_t{16} << 20;
 // B once for every panel width, and outputs to compare with.
 constexpr int64_t kTimesOperands = 16;
 
-// After an answer the next question comes within the time that a round takes to be stored and thought about. Nothing is
-// measured meanwhile, so the worker stays awake for it, if the tuner has another CPU to do that on: on a virtual
-// machine the first candidate after a sleep was slower, 512^3 by 5% in the median of three arms a round.
+// After an answer the next question comes within the time that a round takes to be stored and thought about. The worker
+// stays awake for it, if the tuner has another CPU to do that on: on a virtual machine the first candidate after a
+// sleep was slower, 512^3 by 5% in the median of three arms a round. Within a problem nobody else measures meanwhile;
+// at its end the tuner says so on the page, since it then measures the ceiling on all CPUs.
 constexpr std::chrono::milliseconds kWatch{20};
 
 SharedPage* map_page() {
@@ -105,7 +106,7 @@ class Worker {
     if (!send(HelloMessage{std::string(engine_label())})) return 1;
     std::string buffer(kMostMessageBytes, '\0');
     for (uint32_t questions = 0;; ++questions) {
-      if (cpus_ > 1) watch(page_.questions, questions, kWatch);
+      if (cpus_ > 1) watch(page_.questions, questions, kWatch, &page_.more_to_come);
       ssize_t got = 0;
       do got = recv(kSocketDescriptor, buffer.data(), buffer.size(), MSG_TRUNC);
       while (got < 0 && errno == EINTR);

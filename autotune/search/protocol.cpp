@@ -62,6 +62,7 @@ class Protocol {
       found = race_.prepare(result_.fallback);
       ++tried;
     }
+    if (!found && race_.stopped()) return unavailable("interrupted before a candidate was ready");
     if (!found)
       return internal_error(fmt::format("none of {} candidates compiles and computes the right result", tried));
     if (!race_.prepare(result_.incumbent)) result_.incumbent = result_.fallback;

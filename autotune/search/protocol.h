@@ -36,7 +36,8 @@ struct ProtocolResult {
   Confirmed confirmed;
 };
 
-// Error: internal when no candidate can run at all, with the number of those that were tried.
+// Errors: internal when no candidate can run at all, with the number of those that were tried; unavailable when
+// interrupted before that is known.
 Result<ProtocolResult> run_protocol(Race& race, const ProtocolTask& task);
 
 }  // namespace hone::autotune

@@ -262,8 +262,9 @@ bool Race::settle(int candidate, Timing timing, int64_t* ns) {
 
 void Race::eliminate(int candidate, const Prepared& why) {
   State& at = state(candidate);
-  at.dead = true;
   at.ready = false;
+  if (why.outcome == db::Outcome::kRefused && stopped()) return racer_.release(candidate);
+  at.dead = true;
   if (Status s = hooks_.on_outcome(candidate, why); !s.ok()) status_ = s;
   racer_.release(candidate);
 }

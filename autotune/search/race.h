@@ -27,7 +27,8 @@ struct RoundSample {
 };
 // Called after every round with what it measured, so that it is durable before the next one starts.
 using RoundSink = std::function<Status(std::span<const RoundSample>)>;
-// Called once for a candidate that will not be sampled (any more).
+// Called once for a candidate that will not be sampled (any more). Not for one that is refused after Ctrl-C: it was cut
+// short, and nothing is known of it.
 using OutcomeSink = std::function<Status(int candidate, const Prepared&)>;
 
 class Race {

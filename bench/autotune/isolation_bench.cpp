@@ -38,33 +38,28 @@ struct Bench {
   std::filesystem::path file;
   std::unique_ptr<db::Store> store;
   std::unique_ptr<autotune::Recorder> recorder;
-  bool spare = true;  // a CPU that no candidate uses
+  int threads = 1;  // of every candidate
   int64_t last_ns[2] = {0, 0};
 
   ~Bench() {
     for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(file.string() + suffix);
   }
 
-  // As IsolatedRacer decides it.
-  template <typename Expected>
-  bool watching() const {
-    constexpr bool kRound = std::is_same_v<Expected, autotune::RoundAnswer>;
-    return this_machine().cpus_usable > 1 && last_ns[kRound] < 1'000'000 && (spare || !kRound);
-  }
-
   template <typename Expected>
   Result<Expected> ask(const Message& question) {
+    constexpr bool kRound = std::is_same_v<Expected, autotune::RoundAnswer>;
+    const bool watching = autotune::worth_watching(this_machine().cpus_usable, kRound ? threads : 0, last_ns[kRound]);
     Message answer;
     const int64_t begin = clock.now_ns();
-    if (!child->send(question) || child->receive(60, &answer, watching<Expected>()) != Child::Got::kMessage ||
+    if (!child->send(question) || child->receive(60, &answer, watching) != Child::Got::kMessage ||
         !std::holds_alternative<Expected>(answer))
       return unavailable("the worker does not answer: " + child->end());
-    last_ns[std::is_same_v<Expected, autotune::RoundAnswer>] = clock.now_ns() - begin;
+    last_ns[kRound] = clock.now_ns() - begin;
     return std::get<Expected>(answer);
   }
 
-  Status make(const std::string& text, bool cold, int threads) {
-    spare = threads < this_machine().cpus_usable;
+  Status make(const std::string& text, bool cold, int count) {
+    threads = count;
     HONE_ASSIGN_OR_RETURN(problem, matmul::parse_problem(text));
     HONE_ASSIGN_OR_RETURN(const Isa isa, this_machine().best_isa());
     candidates = autotune::enumerate(problem, {.isas = {isa},

@@ -86,14 +86,20 @@ class HoneTune : public testing::Test {
                                                testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(scratch_);
   }
-  void TearDown() override { fs::remove_all(scratch_); }
+  void TearDown() override {
+    for (pid_t pid : std::set(running_)) kill(-pid, SIGKILL), wait_for(pid);
+    fs::remove_all(scratch_);
+  }
 
   // In a process group of its own, as a shell starts it.
   pid_t start(const std::string& command) {
     const std::string line = "export PATH='" + fs::path(HONE_BINARY).parent_path().string() + "':$PATH HONE_DB='" +
                              (scratch_ / "plans.db").string() + "'; " + command;
     const pid_t pid = fork();
-    if (pid != 0) return pid;
+    if (pid != 0) {
+      setpgid(pid, pid);  // both do, as either may be first
+      return *running_.insert(pid).first;
+    }
     setpgid(0, 0);
     dup2(open((scratch_ / "out").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDOUT_FILENO);
     dup2(open((scratch_ / "err").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDERR_FILENO);
@@ -101,8 +107,9 @@ class HoneTune : public testing::Test {
     _exit(127);
   }
 
-  static int wait_for(pid_t pid) {
+  int wait_for(pid_t pid) {
     int status = 0;
+    running_.erase(pid);
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
@@ -111,15 +118,15 @@ class HoneTune : public testing::Test {
   std::string err() const { return content(scratch_ / "err"); }
 
   // A tune that lasts, with its worker at work.
-  pid_t start_long(pid_t* worker) {
-    const pid_t tuner = start(std::string("exec hone tune '") + kProblem + "' --budget 600s");
-    EXPECT_TRUE(eventually([&] { return err().find(": search") != std::string::npos; })) << err();
-    *worker = child_of(tuner);
-    EXPECT_GT(*worker, 0);
-    return tuner;
+  void start_long(pid_t* tuner, pid_t* worker, const std::string& more = "--budget 600s") {
+    *tuner = start(std::string("exec hone tune '") + kProblem + "' " + more);
+    ASSERT_TRUE(eventually([&] { return err().find(": search") != std::string::npos; })) << err();
+    *worker = child_of(*tuner);
+    ASSERT_GT(*worker, 0);
   }
 
   fs::path scratch_;
+  std::set<pid_t> running_;
 };
 
 TEST_F(HoneTune, CrashesAreRecordedWithACommandThatRepeatsThem) {
@@ -164,26 +171,37 @@ TEST_F(HoneTune, HiddenNamesStayHidden) {
 }
 
 TEST_F(HoneTune, TheWorkerDiesWithATunerThatIsKilled) {
-  pid_t worker = 0;
-  const pid_t tuner = start_long(&worker);
+  pid_t tuner = 0, worker = 0;
+  ASSERT_NO_FATAL_FAILURE(start_long(&tuner, &worker));
   kill(tuner, SIGKILL);
   EXPECT_EQ(wait_for(tuner), 128 + SIGKILL);
   EXPECT_TRUE(eventually([&] { return is_gone(worker); }));
 }
 
 TEST_F(HoneTune, CtrlCEndsBothInOrder) {
-  pid_t worker = 0;
-  const pid_t tuner = start_long(&worker);
+  pid_t tuner = 0, worker = 0;
+  ASSERT_NO_FATAL_FAILURE(start_long(&tuner, &worker));
   kill(-tuner, SIGINT);  // as a terminal does: to all of the group
   EXPECT_EQ(wait_for(tuner), 130);
   EXPECT_TRUE(is_gone(worker));
   EXPECT_THAT(err(), AllOf(HasSubstr("hone: interrupted: "), testing::Not(HasSubstr("crashed"))));
 }
 
+TEST_F(HoneTune, CtrlCDoesNotWaitForAHangNorRecordIt) {
+  const pid_t tuner = start(std::string("exec hone tune '") + kProblem + "' --budget 600s --codegen fault-hang");
+  pid_t worker = 0;
+  ASSERT_TRUE(eventually([&] { return (worker = child_of(tuner)) > 0; })) << err();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // most likely it hangs by now
+  kill(-tuner, SIGINT);
+  EXPECT_EQ(wait_for(tuner), 130);
+  EXPECT_TRUE(is_gone(worker));
+  EXPECT_THAT(err(), AllOf(HasSubstr("hone: interrupted: "), testing::Not(HasSubstr("crashed"))));
+}
+
 TEST_F(HoneTune, AWorkerThatIsKilledIsReplaced) {
-  const pid_t tuner = start("exec hone tune 'matmul:f32:m=64,n=256,k=256' --budget 4s --json");
-  EXPECT_TRUE(eventually([&] { return err().find(": search") != std::string::npos; })) << err();
-  kill(child_of(tuner), SIGKILL);
+  pid_t tuner = 0, worker = 0;
+  ASSERT_NO_FATAL_FAILURE(start_long(&tuner, &worker, "--budget 4s --json"));
+  kill(worker, SIGKILL);
   EXPECT_EQ(wait_for(tuner), 0) << err();
   EXPECT_LE(nlohmann::json::parse(out())["crashed"], 1) << "at most whoever was running";
 }
