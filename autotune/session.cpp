@@ -23,7 +23,6 @@ Result<std::string> identity(const Machine& machine, const std::vector<matmul::M
                         {"codegens", target.codegens},
                         {"cache", options.cache == CacheMode::kCold ? "cold" : "warm"},
                         {"strategy", options.strategy},
-                        {"search_all", options.search_all},
                         {"panel", options.panel}}
       .dump();
 }
@@ -110,13 +109,6 @@ int Session::decided_count() const {
       std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.report.has_value(); }));
 }
 
-double Session::spent_seconds() const {
-  double sum = 0;
-  for (const Entry& e : entries_)
-    if (e.run) sum += e.run->spent_seconds;
-  return sum;
-}
-
 std::optional<TuneReport> Session::decided(size_t i) const { return entries_[i].report; }
 
 void Session::resume(size_t i, TuneOptions* options) const {
@@ -125,6 +117,7 @@ void Session::resume(size_t i, TuneOptions* options) const {
   options->session_id = id_;
   options->resume_run = under_way ? entry.run->id : 0;
   options->spent_seconds = under_way ? entry.run->spent_seconds : 0;
+  if (under_way) options->seed = static_cast<uint64_t>(entry.run->info.seed);
 }
 
 Status Session::end(bool complete) {

@@ -22,7 +22,6 @@ class Session {
   bool resumed() const { return resumed_; }
   int64_t started_at() const { return started_at_; }  // unix seconds, of the first start
   int decided_count() const;
-  double spent_seconds() const;  // by earlier processes
 
   // What was decided for problems[i] before; its measured counts are those of the run.
   std::optional<TuneReport> decided(size_t i) const;

@@ -181,6 +181,8 @@ class Tuning {
     if (options_.search_all) return order;
     std::stable_partition(order.begin(), order.end(),
                           [&](int c) { return candidate(c).codegen == target_.codegens.front(); });
+    // The one to beat is met at once: what is gained over it can then be told while the search goes on.
+    std::stable_partition(order.begin(), order.end(), [&](int c) { return c == incumbent_; });
     return order;
   }
 
@@ -204,6 +206,12 @@ class Tuning {
   Result<Race::Earlier> begin_run() {
     if (options_.resume_run > 0) {
       recorder_.resume(options_.resume_run);
+      HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredOutcome> ruled_out,
+                            context_.store.outcomes(options_.resume_run));
+      for (const db::StoredOutcome& o : ruled_out) {
+        count_outcome(o.outcome, &report_);
+        if (o.outcome == db::Outcome::kCrashed) report_.crashes.push_back({o.detail, o.command});
+      }
       return read_earlier(context_.store, options_.resume_run, problem_, &space_.candidates);
     }
     recorder_.begin(context_.machine,
@@ -216,11 +224,7 @@ class Tuning {
   }
 
   Race::Hooks hooks() {
-    return {.on_round =
-                [this](std::span<const RoundSample> samples) {
-                  recorder_.round(samples, elapsed());
-                  return Status();
-                },
+    return {.on_round = [this](std::span<const RoundSample> samples) { recorder_.round(samples, elapsed()); },
             .on_outcome =
                 [this](int candidate, const Prepared& why) {
                   last_failure_ = why.detail;
@@ -228,7 +232,6 @@ class Tuning {
                   if (why.outcome == db::Outcome::kCrashed)
                     report_.crashes.push_back({why.detail, repeat_command(text_, this->candidate(candidate))});
                   recorder_.outcome(candidate, why);
-                  return Status();
                 },
             .on_step = [this] { tick(); },
             .stop = context_.stop};
@@ -246,7 +249,9 @@ class Tuning {
   void store_decision(const ProtocolResult& result) {
     const Confirmed& confirmed = result.confirmed;
     // Fewer rounds than the protocol asks for decide nothing.
-    if (confirmed.rounds < kFewestConfirmRounds || confirmed.ns <= 0 || confirmed.fallback_ns <= 0) return;
+    if (confirmed.cut_short || confirmed.rounds < kFewestConfirmRounds || confirmed.ns <= 0 ||
+        confirmed.fallback_ns <= 0)
+      return;
     report_.decided = recorder_.decision({.winner = record(candidate(confirmed.winner)),
                                           .fallback = record(candidate(result.fallback)),
                                           .verdict = confirmed.verdict,

@@ -8,7 +8,8 @@ namespace hone::autotune {
 
 double race_noise(Race& race, int candidate, int64_t deadline_ns) {
   const int arms[] = {candidate, candidate};
-  for (int round = race.rounds(db::Phase::kNoise); round < kMostNoiseRounds && !race.stopped(); ++round) {
+  for (int round = race.samples(db::Phase::kNoise, candidate) / 2; round < kMostNoiseRounds && !race.stopped();
+       ++round) {
     if (round >= kFewestNoiseRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
     race.round(db::Phase::kNoise, arms);
   }
@@ -62,9 +63,14 @@ db::Verdict verdict(const Race& race, const Finalists& f, double noise, size_t l
   return contradicted ? db::Verdict::kTie : decided;
 }
 
+struct Ended {
+  size_t look = kLast;
+  bool cut_short = false;
+};
+
 // Runs the rounds; answers the look at which it ended.
-size_t run_rounds(Race& race, const Finalists& f, const std::vector<int>& arms, double noise, int64_t deadline_ns,
-                  bool early) {
+Ended run_rounds(Race& race, const Finalists& f, const std::vector<int>& arms, double noise, int64_t deadline_ns,
+                 bool early) {
   size_t look = 0;
   int counted = 0;
   for (int round = 0; round < kPatience && !race.stopped(); ++round) {
@@ -73,14 +79,14 @@ size_t run_rounds(Race& race, const Finalists& f, const std::vector<int>& arms, 
       counted = round;
       const int calm = calm_rounds(race, f);
       for (; look < kLast && calm >= kLooks[look].rounds; ++look)
-        if (early && verdict(race, f, noise, look) != db::Verdict::kTie) return look;
-      if (calm >= kConfirmRounds) break;
+        if (early && verdict(race, f, noise, look) != db::Verdict::kTie) return {.look = look};
+      if (calm >= kConfirmRounds) return {};
     }
-    if (round >= kFewestConfirmRounds && race.now() + race.expected_ns(arms) > deadline_ns) break;
-    if (round > 0 && !race.alive(f.challenger) && !race.alive(f.incumbent) && !race.alive(f.fallback)) break;
+    if (round >= kFewestConfirmRounds && race.now() + race.expected_ns(arms) > deadline_ns) return {};
+    if (round > 0 && !race.alive(f.challenger) && !race.alive(f.incumbent) && !race.alive(f.fallback)) return {};
     race.round(db::Phase::kConfirm, arms);
   }
-  return kLast;
+  return {.cut_short = race.stopped()};
 }
 
 // 95% over all looks at which it may be told; the range where rounds are too few for that.
@@ -103,12 +109,13 @@ Confirmed confirm(Race& race, const Finalists& f, double noise, int64_t deadline
 
   // Equal warm-up, where it does not cost a round of the decision.
   if (race.now() + (kFewestConfirmRounds + 1) * race.expected_ns(arms) <= deadline_ns) race.warm_up(arms);
-  const size_t look = run_rounds(race, f, arms, noise, deadline_ns, early);
+  const auto [look, cut_short] = run_rounds(race, f, arms, noise, deadline_ns, early);
 
   Confirmed result;
   result.challenger = f.challenger;
   result.gain = {1, 1, 1};
   result.rounds = race.rounds(db::Phase::kConfirm);
+  result.cut_short = cut_short;
   result.winner = holder(race, f);
   if (race.alive(f.challenger) && f.challenger != result.winner) {
     const std::vector<double> gain = race.log_ratios(db::Phase::kConfirm, result.winner, f.challenger);

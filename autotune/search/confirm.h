@@ -26,6 +26,7 @@ struct Confirmed {
   int challenger = 0;
   Interval gain;  // who was to be beaten over challenger, a ratio, whoever won
   int rounds = 0;
+  bool cut_short = false;  // stopped before it could decide: whatever it says, it was not given the time to say it
 };
 
 // The rule, by itself: log_gain is log(incumbent / challenger) per round; `noise` is noise_bound for kConfirmRounds and

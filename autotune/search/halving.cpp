@@ -192,7 +192,8 @@ class Halving {
 
   std::vector<Scored> ranked() {
     std::vector<Scored> field;
-    for (int c : survivors_) field.push_back(scored(c));
+    for (int c : survivors_)
+      if (!race_.dead(c)) field.push_back(scored(c));
     std::stable_sort(field.begin(), field.end(), [](const Scored& a, const Scored& b) { return a.score < b.score; });
     return field;
   }

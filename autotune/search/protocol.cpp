@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace hone::autotune {
@@ -51,6 +52,12 @@ class Protocol {
     if (task_.on_progress) task_.on_progress(phase, left, ratio);
   }
 
+  // The incumbent's time over the default plan's, 1 until the two have met.
+  double incumbent_ratio() const {
+    const std::vector<double> logs = race_.log_ratios(db::Phase::kSearch, result_.incumbent, result_.fallback);
+    return result_.incumbent == result_.fallback || logs.empty() ? 1 : std::exp(median(logs));
+  }
+
   // The default plan must run, or whatever comes next in line takes its place: there must be something to compare with.
   Status usable_baseline() {
     int tried = 1;
@@ -88,7 +95,8 @@ class Protocol {
     result_.confirmed = confirm(race_, {.challenger = challenger, .incumbent = holder, .fallback = result_.fallback},
                                 result_.noise_bound, deadline(1.0), result_.found.complete);
     // Who was not beaten keeps what was said of him; the later rounds chose nothing and say nothing.
-    if (again && result_.confirmed.winner == earlier.winner) result_.confirmed = earlier;
+    if (again && (result_.confirmed.winner == earlier.winner || result_.confirmed.cut_short))
+      result_.confirmed = earlier;
   }
 
   void search(double confirm_share) {
@@ -101,12 +109,14 @@ class Protocol {
                     .baseline = result_.fallback,
                     .deadline_ns = task_.siblings ? end - share(kSiblingsShare) : end,
                     .settle_ns = begin_ns_ + std::min(share(kSettleShare), kSettleNs)};
-    if (task_.on_progress) task.on_progress = [&](int left, int, double ratio) { progress("search", left, ratio); };
+    if (task_.on_progress)
+      task.on_progress = [&](int left, int, double ratio) { progress("search", left, ratio / incumbent_ratio()); };
     if (task_.search_all) task.deadline_ns = kNever;
     result_.found = task_.strategy.run(race_, task);
     // What the search took beyond its part is not taken from what follows.
-    if (task_.search_all) overdrawn_ns_ = std::max<int64_t>(0, race_.now() - end);
-    task.deadline_ns = end + overdrawn_ns_;
+    const int64_t beyond = task_.search_all ? std::max<int64_t>(0, race_.now() - end) : 0;
+    overdrawn_ns_ += beyond;
+    task.deadline_ns = end + beyond;
     result_.found.winner = best_sibling(task, result_.found.winner);
   }
 

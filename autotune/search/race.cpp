@@ -69,6 +69,7 @@ void Race::drop(int candidate) {
 }
 
 void Race::restore(const Earlier& earlier) {
+  for (int candidate : earlier.dead) state(candidate).dead = true;
   std::vector<RoundSample> samples = earlier.samples;
   // As they happened: noise, search, confirmation.
   auto when = [](const RoundSample& s) {
@@ -85,7 +86,6 @@ void Race::restore(const Earlier& earlier) {
     keep(at.phase, static_cast<size_t>(at.round), std::span(first, last));
     first = last;
   }
-  for (int candidate : earlier.dead) state(candidate).dead = true;
 }
 
 bool Race::round(db::Phase phase, std::span<const int> arms) {
@@ -116,7 +116,7 @@ bool Race::round(db::Phase phase, std::span<const int> arms) {
   }
   if (samples.empty()) return !stopped();
   keep(phase, number, samples);
-  if (Status s = hooks_.on_round(samples); !s.ok()) status_ = s;
+  hooks_.on_round(samples);
   return !stopped();
 }
 
@@ -265,7 +265,7 @@ void Race::eliminate(int candidate, const Prepared& why) {
   at.ready = false;
   if (why.outcome == db::Outcome::kRefused && stopped()) return racer_.release(candidate);
   at.dead = true;
-  if (Status s = hooks_.on_outcome(candidate, why); !s.ok()) status_ = s;
+  hooks_.on_outcome(candidate, why);
   racer_.release(candidate);
 }
 

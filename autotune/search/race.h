@@ -26,10 +26,10 @@ struct RoundSample {
   db::Sample sample;
 };
 // Called after every round with what it measured, so that it is durable before the next one starts.
-using RoundSink = std::function<Status(std::span<const RoundSample>)>;
+using RoundSink = std::function<void(std::span<const RoundSample>)>;
 // Called once for a candidate that will not be sampled (any more). Not for one that is refused after Ctrl-C: it was cut
 // short, and nothing is known of it.
-using OutcomeSink = std::function<Status(int candidate, const Prepared&)>;
+using OutcomeSink = std::function<void(int candidate, const Prepared&)>;
 
 class Race {
  public:
@@ -57,14 +57,13 @@ class Race {
 
   // One round of `arms`, each candidate once per mention (the same one twice is a race against itself). A sample that
   // is refused is taken again, alone; a candidate that is refused twice in a row is recorded as refused and races no
-  // more. False when stopped, or when a sink failed: see status().
+  // more. False when stopped.
   bool round(db::Phase phase, std::span<const int> arms);
 
   // One run of each, not recorded.
   void warm_up(std::span<const int> arms);
 
-  bool stopped() const { return !status_.ok() || (hooks_.stop != nullptr && hooks_.stop->load()); }
-  const Status& status() const { return status_; }
+  bool stopped() const { return hooks_.stop != nullptr && hooks_.stop->load(); }
   int64_t now() const { return clock_.now_ns(); }
   // What a round of these arms will take, from what their samples took so far; unknown arms count as the mean.
   int64_t expected_ns(std::span<const int> arms) const;
@@ -125,7 +124,6 @@ class Race {
   Clock& clock_;
   std::mt19937_64 random_;
   Hooks hooks_;
-  Status status_;
   std::vector<State> states_;                 // by candidate
   std::vector<double> paces_[3];              // by phase and round
   using PaceFor = std::pair<double, double>;  // with the seconds that a round took

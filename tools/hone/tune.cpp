@@ -123,7 +123,9 @@ class TuneCommand {
     for (size_t i = 0; i < problems.size() && !interrupted(); ++i) {
       if (std::optional<TuneReport> report = session.decided(i)) {
         spent_before_ += report->seconds;
-        finish({.report = *std::move(report), .resumed = true});
+        TuneRow row{.report = *std::move(report), .resumed = true};
+        if (exhaustive_ && row.report.winner.ns > 0) measure_all(problems[i], &row);
+        finish(std::move(row));
       } else {
         tune(i, session);
       }
