@@ -35,12 +35,18 @@ db::ProblemKey problem_record(const matmul::MatmulProblem& problem) {
   return {.text = to_string(problem), .family = matmul::family(problem), .m = problem.m};
 }
 
-std::string repeat_command(const std::string& problem, const Candidate& c) {
-  return fmt::format("hone bench '{}' --plan '{}' --codegen {} --threads {}", problem, to_string(c.program), c.codegen,
-                     c.threads);
+std::string repeat_command(const std::string& problem, const Candidate& c, const std::string& cache_mode,
+                           int64_t seed) {
+  return fmt::format("hone bench '{}' --plan '{}' --codegen {} --threads {} --cache {} --seed {}", problem,
+                     to_string(c.program), c.codegen, c.threads, cache_mode, static_cast<uint64_t>(seed));
+}
+
+std::string Recorder::repeat_command(int candidate) const {
+  return autotune::repeat_command(key_.text, candidates_[static_cast<size_t>(candidate)], info_.cache_mode, info_.seed);
 }
 
 void Recorder::begin(const Machine& machine, const db::RunInfo& info) {
+  info_ = info;
   const Result<int64_t> id = store_.begin_run(machine_record(machine), build_record(), info);
   if (id.ok()) run_id_ = *id;
   if (!id.ok()) keep(id.status());
@@ -84,7 +90,7 @@ void Recorder::outcome(int candidate, const Prepared& prepared) {
                   {"outcome", db::outcome_name(prepared.outcome)},
                   {"why", prepared.detail}});
   if (!writable()) return;
-  keep(store_.add_outcome(run_id_, key_, record(c), prepared.outcome, prepared.detail, repeat_command(key_.text, c)));
+  keep(store_.add_outcome(run_id_, key_, record(c), prepared.outcome, prepared.detail, repeat_command(candidate)));
 }
 
 bool Recorder::decision(db::Decision decision) {

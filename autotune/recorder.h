@@ -21,8 +21,9 @@ db::Candidate record(const Candidate& candidate);
 db::MachineLabel machine_record(const Machine& machine);
 db::BuildLabel build_record();
 db::ProblemKey problem_record(const matmul::MatmulProblem& problem);
-// The command that repeats one candidate.
-std::string repeat_command(const std::string& problem, const Candidate& candidate);
+// The command that repeats one candidate, on the same values where `seed` is theirs.
+std::string repeat_command(const std::string& problem, const Candidate& candidate, const std::string& cache_mode,
+                           int64_t seed);
 
 class Recorder {
  public:
@@ -31,8 +32,8 @@ class Recorder {
       : store_(store), key_(problem_record(problem)), candidates_(candidates) {}
 
   void begin(const Machine& machine, const db::RunInfo& info);
-  // Goes on with a run of an earlier process.
-  void resume(int64_t run_id) { run_id_ = run_id; }
+  // Goes on with a run of an earlier process, whose cache mode and seed `info` has.
+  void resume(int64_t run_id, const db::RunInfo& info) { run_id_ = run_id, info_ = info; }
 
   void noise(double bound);
   void round(std::span<const RoundSample> samples, double spent_seconds);
@@ -40,6 +41,7 @@ class Recorder {
   // False when it is not in the store. decision.problem is filled in.
   bool decision(db::Decision decision);
 
+  std::string repeat_command(int candidate) const;
   int64_t run_id() const { return run_id_; }  // 0: the store takes nothing
   const std::string& not_stored() const { return not_stored_; }
 
@@ -50,6 +52,7 @@ class Recorder {
   db::Store& store_;
   db::ProblemKey key_;
   const std::vector<Candidate>& candidates_;
+  db::RunInfo info_;
   int64_t run_id_ = 0;
   bool store_failed_ = false;
   std::string not_stored_;

@@ -204,8 +204,13 @@ class Tuning {
 
   // A run of an earlier process goes on, or a new one begins.
   Result<Race::Earlier> begin_run() {
+    const db::RunInfo info{.seed = static_cast<int64_t>(options_.seed),
+                           .cache_mode = cache_name(options_.cache),
+                           .settings = settings_json(options_, target_, space_.candidates.size(), report_.order, peak_),
+                           .session_id = options_.session_id,
+                           .problem = problem_record(problem_)};
     if (options_.resume_run > 0) {
-      recorder_.resume(options_.resume_run);
+      recorder_.resume(options_.resume_run, info);
       HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredOutcome> ruled_out,
                             context_.store.outcomes(options_.resume_run));
       for (const db::StoredOutcome& o : ruled_out) {
@@ -214,12 +219,7 @@ class Tuning {
       }
       return read_earlier(context_.store, options_.resume_run, problem_, &space_.candidates);
     }
-    recorder_.begin(context_.machine,
-                    {.seed = static_cast<int64_t>(options_.seed),
-                     .cache_mode = cache_name(options_.cache),
-                     .settings = settings_json(options_, target_, space_.candidates.size(), report_.order, peak_),
-                     .session_id = options_.session_id,
-                     .problem = problem_record(problem_)});
+    recorder_.begin(context_.machine, info);
     return Race::Earlier{};
   }
 
@@ -230,7 +230,7 @@ class Tuning {
                   last_failure_ = why.detail;
                   count_outcome(why.outcome, &report_);
                   if (why.outcome == db::Outcome::kCrashed)
-                    report_.crashes.push_back({why.detail, repeat_command(text_, this->candidate(candidate))});
+                    report_.crashes.push_back({why.detail, recorder_.repeat_command(candidate)});
                   recorder_.outcome(candidate, why);
                 },
             .on_step = [this] { tick(); },

@@ -100,7 +100,7 @@ class Reader {
     if (group.out.text.empty()) {
       group.out.text = text;
       group.out.problem = problem;
-      group.out.machine = machine_of(run);
+      group.out.machine = cost_machine_of(run);
     }
     for (const auto& [candidate, samples] : measured) {
       group.candidates.emplace(identity(candidate), candidate);
@@ -108,12 +108,6 @@ class Reader {
       for (const auto& [slot, ns] : slots_of(samples))
         if (const auto at = reference.find(slot); at != reference.end()) ratios.push_back(std::log(ns / at->second));
     }
-  }
-
-  static CostMachine machine_of(const db::StoredRun& run) {
-    Machine machine;
-    if (Result<Machine> parsed = parse_machine_description(run.machine.label); parsed.ok()) machine = *parsed;
-    return cost_machine(machine, peak_from_settings(run.info.settings), run.info.cache_mode != "warm");
   }
 
   static void finish(Group& group) {
@@ -133,6 +127,11 @@ class Reader {
 };
 
 }  // namespace
+
+CostMachine cost_machine_of(const db::StoredRun& run) {
+  return cost_machine(read_machine_label(run.machine.label), peak_from_settings(run.info.settings),
+                      run.info.cache_mode != "warm");
+}
 
 Result<std::vector<MeasuredGroup>> read_samples(db::Store& store, const std::string& machine_key) {
   return Reader(store, machine_key).read();

@@ -24,6 +24,9 @@ struct MeasuredGroup {
   std::vector<MeasuredCandidate> candidates;
 };
 
+// What the cost model may know of the machine that a run was on, with the rates that it measured there.
+CostMachine cost_machine_of(const db::StoredRun& run);
+
 // All groups of machines with this key, of at least two candidates. What this build cannot read (a program with
 // unknown steps, a problem of another op) is left out.
 Result<std::vector<MeasuredGroup>> read_samples(db::Store& store, const std::string& machine_key);

@@ -134,6 +134,7 @@ ReplayResult replay(const Recording& recording, const Strategy& strategy, const 
   std::vector<double> regrets, measured, seconds;
   std::map<int, int> chosen;
   for (int seed = 1; seed <= task.seeds; ++seed) {
+    if (task.stop != nullptr && task.stop->load()) return result;
     ReplayClock clock;
     ReplayRacer racer(recording, clock, static_cast<uint64_t>(seed));
     Race race(racer, clock, static_cast<uint64_t>(seed), hooks);

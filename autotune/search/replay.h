@@ -11,6 +11,7 @@
 // exhaustively mean more than those of a short one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,7 @@ struct ReplayTask {
   std::vector<int> order;  // of arms, as a tune would measure them
   double budget_seconds = 10;
   int seeds = 100;
+  const std::atomic<bool>* stop = nullptr;  // ends it between two seeds; the result then counts for nothing
 };
 
 // Medians and 95th percentiles over seeds.

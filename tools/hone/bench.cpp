@@ -313,7 +313,7 @@ void add_bench(CLI::App& app, Run& run) {
       ->check(positive());
   command->add_option("--cache", args->cache, "cold (default): operands come from memory; warm: from cache")
       ->check(CLI::IsMember({"warm", "cold"}));
-  command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(seed());
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl, sql or gbench");
   command->add_flag("--json", args->json, "same as -o json");

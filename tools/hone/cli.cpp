@@ -77,8 +77,14 @@ const std::atomic<bool>& interrupted() { return g_interrupted; }
 void install_signal_handlers() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction inherited = {};
+    // Who started us with it ignored (nohup, a background job of a script) does not want it to end us.
+    if (sigaction(number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN) continue;
+    sigaction(number, &action, nullptr);
+  }
+  // Writing beyond a limit then fails as it does on a full disk.
+  signal(SIGXFSZ, SIG_IGN);
 }
 
 void reserve_standard_streams() {
@@ -138,9 +144,10 @@ int fail_usage(const CLI::App& app, const std::string& why) {
     message = fmt::format("a command is missing: one of {}", fmt::join(names, ", "));
   }
   std::replace(message.begin(), message.end(), '\n', ' ');
-  const bool root = command == &app;
-  return fail(
-      invalid_argument(fmt::format("{} (help: hone{} --help)", message, root ? "" : " " + command->get_name())));
+  std::string path;
+  for (const CLI::App* at = command; at != &app && at != nullptr; at = at->get_parent())
+    path = " " + at->get_name() + path;
+  return fail(invalid_argument(fmt::format("{} (help: hone{} --help)", message, path)));
 }
 
 Status typed(const Status& status) { return status.ok() ? status : invalid_argument(status.message()); }
@@ -173,6 +180,17 @@ void note_ignored_variables(const Machine& machine) {
 
 CLI::Validator not_empty() {
   return {[](std::string& text) { return text.empty() ? std::string("must not be empty") : std::string(); }, ""};
+}
+
+CLI::Validator seed() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool whole = error == std::errc() && end == text.data() + text.size();
+        return whole ? std::string() : fmt::format("must be a whole number from 0 to 2^64 - 1, got '{}'", text);
+      },
+      "");
 }
 
 CLI::Validator positive() {

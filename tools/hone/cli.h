@@ -22,7 +22,7 @@ namespace hone::cli {
 
 inline constexpr int kDone = 0, kFailed = 1, kUsage = 2, kInterrupted = 130;
 
-// Set by the first Ctrl-C or SIGTERM; the second one ends the process at once.
+// Set by the first Ctrl-C, SIGTERM or SIGHUP; the second one ends the process at once.
 const std::atomic<bool>& interrupted();
 void install_signal_handlers();
 
@@ -71,6 +71,8 @@ struct ProblemArgs {
 
 // For options where an empty text is a slip of a script ("$UNSET") and not a wish for the default.
 CLI::Validator not_empty();
+// A whole number that fits; CLI11 takes one that does not for the largest.
+CLI::Validator seed();
 // Positive and finite; CLI11's own check lets NaN pass.
 CLI::Validator positive();
 

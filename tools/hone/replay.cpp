@@ -8,7 +8,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "autotune/cost/cost.h"
+#include "autotune/learn/samples.h"
 #include "autotune/search/replay.h"
 #include "kernels/matmul/problem.h"
 #include "tools/hone/cli.h"
@@ -36,24 +36,19 @@ Result<db::StoredRun> find_run(db::Store& store, const std::string& text) {
       fmt::format("no run '{}' in {}; the newest is {} ({})", text, store.path(), runs.front().id, runs.front().uid));
 }
 
-// As tune() would measure them there; as they were stored where the label or a program cannot be read any more.
+// In the analytical order, as the run knew its machine; as they were stored where a program cannot be read any more.
 std::vector<int> measuring_order_of(const autotune::Recording& recording, const db::StoredRun& run) {
   std::vector<int> order(recording.arms.size());
   std::iota(order.begin(), order.end(), 0);
-  const Result<Machine> machine = parse_machine_description(run.machine.label);
   const Result<matmul::MatmulProblem> problem = matmul::parse_problem(run.info.problem.text);
-  if (!machine.ok() || !problem.ok()) return order;
+  if (!problem.ok()) return order;
   std::vector<autotune::Candidate> candidates;
   for (const autotune::Recording::Arm& arm : recording.arms) {
     const Result<matmul::TransformProgram> program = matmul::parse_program(arm.candidate.program);
     if (!program.ok()) return order;
     candidates.push_back({*program, arm.candidate.codegen, arm.candidate.threads});
   }
-  autotune::CostMachine cost{
-      .cpus = machine->cpus_usable, .caches = blocking_caches(*machine), .cold = run.info.cache_mode != "warm"};
-  const Result<Isa> best = machine->best_isa();
-  if (best.ok()) cost.widest_lanes = isa_info(*best).lanes_f32();
-  return autotune::measuring_order(*problem, candidates, cost);
+  return autotune::measuring_order(*problem, candidates, autotune::cost_machine_of(run));
 }
 
 struct Setup {
@@ -121,11 +116,12 @@ int run_replay(const ReplayArgs& args) {
   Table table = replay_table();
   for (const std::string& name : s.strategies) {
     for (double budget : s.budgets) {
-      if (interrupted()) return kInterrupted;
       const Result<autotune::Strategy> strategy = autotune::find_strategy(name);
       if (!strategy.ok()) return fail(strategy.status());
       const autotune::ReplayResult r =
-          autotune::replay(s.recording, *strategy, {.order = order, .budget_seconds = budget, .seeds = args.seeds});
+          autotune::replay(s.recording, *strategy,
+                           {.order = order, .budget_seconds = budget, .seeds = args.seeds, .stop = &interrupted()});
+      if (interrupted()) return kInterrupted;
       const db::Candidate& chosen = s.recording.arms[static_cast<size_t>(r.chosen)].candidate;
       table.add({name, budget, r.regret, r.regret_p95, r.regret * 100, r.regret_p95 * 100, r.best_share, r.measured,
                  static_cast<int64_t>(s.recording.arms.size()), r.seconds, int64_t{chosen.threads}, chosen.codegen,

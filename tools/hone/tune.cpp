@@ -232,10 +232,10 @@ class TuneCommand {
       for (const TuneRow& row : rows_) measured += row.report.measured;
       const auto decided =
           std::count_if(rows_.begin(), rows_.end(), [](const TuneRow& r) { return is_decided(r.report); });
-      note(
-          fmt::format("interrupted: {} of {} problem(s) decided; samples of {} candidate(s) are kept in {}; the same "
-                      "command takes it up again",
-                      decided, s_.shapes.size(), measured, s_.store->path()));
+      note(fmt::format(
+          "interrupted: {} of {} problem(s) decided; samples of {} candidate(s) are kept in {}; the same "
+          "command{} takes it up again",
+          decided, s_.shapes.size(), measured, s_.store->path(), s_.options.fresh ? " without --fresh" : ""));
       return kInterrupted;
     }
     if (!failure_.ok()) return fail(failure_);
@@ -290,7 +290,7 @@ void add_tune(CLI::App& app, Run& run) {
   command
       ->add_option("--seed", args->seed,
                    "of operands and of the order in rounds (default: from the clock; it is printed)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(seed());
   command->add_flag("--fresh", args->fresh,
                     "earlier winners are no incumbents, and a tune that was cut short is not taken up");
   command->add_flag("--exhaustive", args->exhaustive,
@@ -307,6 +307,9 @@ void add_tune(CLI::App& app, Run& run) {
   command->add_option("--seeds", args->replay.seeds, "with --replay: how often each is repeated (100)")
       ->needs(replay)
       ->check(CLI::Range(1, 100000));
+  // What has no part in a replay is a mistake there.
+  for (const char* option : {"problem", "--shapes", "--codegen", "--threads", "--cache", "--fresh", "--exhaustive"})
+    replay->excludes(command->get_option(option));
   command
       ->add_option("--isolation", args->isolation,
                    "on (default): candidates run in a process of their own, which may crash; off: in this one, as a "
