@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "db/pages.h"
 #include "db/salvage.h"
 #include "db/store_internal.h"
 #include "engine/base/env.h"
@@ -105,7 +106,8 @@ Result<StorePtr> in_memory(std::string message, std::span<const Migration> steps
   auto connection = std::make_unique<Connection>(":memory:", ":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   configure_writer(connection->database());
   const SchemaState schema = migrate(connection->database(), steps);
-  StoreState state{.mode = OpenMode::kInMemory, .message = std::move(message), .schema_version = schema.version};
+  StoreState state{
+      .mode = OpenMode::kInMemory, .message = std::move(message), .schema_version = schema.version, .damage = ""};
   return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
 }
 
@@ -129,15 +131,31 @@ SQLite::Exception no_locks() { return SQLite::Exception("its file system has no 
 
 bool may_mean_no_locks(const SQLite::Exception& e) { return is_busy(e) || (e.getErrorCode() & 0xff) == SQLITE_IOERR; }
 
-// What can be read of a damaged file that is not to be moved.
+// What can be read of a damaged file that is not to be moved, for someone who wants to write.
 Result<StorePtr> salvaged_in_memory(const std::string& path, const std::string& message,
                                     std::span<const Migration> steps) {
   std::optional<Salvaged> saved = salvage(path, steps);
   if (!saved) return in_memory(message, steps);
   StoreState state{.mode = OpenMode::kInMemory,
                    .message = fmt::format("{} ({})", message, saved->summary()),
-                   .schema_version = steps.back().version};
+                   .schema_version = steps.back().version,
+                   .damage = ""};
   return StorePtr(std::make_unique<SqliteStore>(std::move(saved->connection), std::move(state)));
+}
+
+// The same for someone who reads: the file as far as it can be read. `damage` goes to verify(); "" when there is none.
+// A null store when nothing can be read.
+StorePtr salvaged_to_read(const std::string& path, const std::string& message, const std::string& damage,
+                          std::span<const Migration> steps) {
+  std::optional<Salvaged> saved = salvage(path, steps, path);
+  if (!saved) return nullptr;
+  configure_reader(saved->connection->database());
+  const std::string found = damage.empty() && saved->damaged_tables > 0 ? saved->summary() : damage;
+  StoreState state{.mode = OpenMode::kReadOnly,
+                   .message = fmt::format("{} ({})", message, saved->summary()),
+                   .schema_version = steps.back().version,
+                   .damage = found};
+  return std::make_unique<SqliteStore>(std::move(saved->connection), std::move(state));
 }
 
 // file:PATH?immutable=1, with everything that has a meaning in a URI encoded.
@@ -151,8 +169,9 @@ std::string immutable_uri(const std::string& path) {
 }
 
 // A database in WAL mode needs a -shm file even to be read. Where none can be made, SQLite reads it only on the promise
-// that nobody writes, which is what a read-only folder means.
-std::unique_ptr<Connection> connect_to_read(const std::string& path) {
+// that nobody writes, which is what a read-only folder means. It then ignores the log: `unseen` names one that is
+// there.
+std::unique_ptr<Connection> connect_to_read(const std::string& path, std::string& unseen) {
   try {
     auto connection = std::make_unique<Connection>(path, path, SQLite::OPEN_READONLY);
     connection->database().setBusyTimeout(kOpenTimeoutMs);
@@ -162,6 +181,9 @@ std::unique_ptr<Connection> connect_to_read(const std::string& path) {
   } catch (const SQLite::Exception& e) {
     if (is_damage(e) || (is_busy(e) && has_locks(path))) throw;
   }
+  const std::string log = path + "-wal";
+  std::error_code absent;
+  if (const auto size = fs::file_size(log, absent); !absent && size > 0) unseen = log;
   return std::make_unique<Connection>(path, immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
 }
 
@@ -186,8 +208,14 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
   try {
     if (file.size == 1) throw one_byte();
     return with_retry([&]() -> Result<StorePtr> {
-      auto connection = connect_to_read(path);
-      StoreState state{.mode = OpenMode::kReadOnly, .message = reason, .schema_version = 0};
+      std::string unseen_log;
+      auto connection = connect_to_read(path, unseen_log);
+      StoreState state{.mode = OpenMode::kReadOnly, .message = reason, .schema_version = 0, .damage = ""};
+      if (!unseen_log.empty()) {
+        const std::string why = fmt::format("{}{} was not merged and SQLite cannot do it here", prefix, unseen_log);
+        if (StorePtr store = salvaged_to_read(path, why + ": read with it page by page", "", steps)) return store;
+        state.message = why + ": what only it holds is not seen";
+      }
       const SchemaState schema = read_schema(connection->database());
       if (schema.owner == Owner::kOther) return not_ours(path);
       if (schema.owner == Owner::kNobody) {
@@ -196,10 +224,9 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
       state.schema_version = schema.version;
       if (schema.version > steps.back().version) {
         state.message = fmt::format(
-            "{} was written by a newer version (schema {}, this one knows {}): opened for reading only; update hone or "
-            "give "
-            "another path with --db",
-            path, schema.version, steps.back().version);
+            "{}{} was written by a newer version (schema {}, this one knows {}): opened for reading only; update hone "
+            "or give another path with --db",
+            unseen_log.empty() ? "" : state.message + "; ", path, schema.version, steps.back().version);
       } else {
         if (schema.version < steps.back().version) connection = migrated_copy(*connection, steps);
         check_tables(connection->database(), false);
@@ -208,13 +235,17 @@ Result<StorePtr> open_to_read(const std::string& path, const std::string& reason
       return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
     });
   } catch (const SQLite::Exception& e) {
-    const std::string message = fmt::format("{}{} cannot be read ({}): {}", prefix, path, e.what(), instead);
-    return is_damage(e) ? salvaged_in_memory(path, message, steps) : in_memory(message, steps);
+    if (is_damage(e)) {
+      const std::string message = fmt::format("{}{} is damaged ({}): read as far as it can be", prefix, path, e.what());
+      if (StorePtr store = salvaged_to_read(path, message, e.what(), steps)) return store;
+    }
+    return in_memory(fmt::format("{}{} cannot be read ({}): {}", prefix, path, e.what(), instead), steps);
   }
 }
 
-// A damaged file may be moved away when it is ours: it says so in its header, or it never was a database but bears the
-// name of one. Anything else (a model, a note, named by mistake) is the user's.
+// A damaged file may be moved away when it is ours: it says so in its header or in that of its log, or it never was a
+// database but bears the name of one. Anything else (a model, a note, named by mistake) is the user's; so is a database
+// without an application id, which few programs set.
 Status may_quarantine(const std::string& path) {
   std::array<char, 100> header{};
   std::ifstream in(path, std::ios::binary);
@@ -222,10 +253,10 @@ Status may_quarantine(const std::string& path) {
   const auto got = static_cast<size_t>(in.gcount());
   constexpr std::string_view kMagic{"SQLite format 3\0", 16};
   if (std::string_view(header.data(), std::min(got, kMagic.size())) == kMagic.substr(0, got)) {
-    uint32_t application = 0;
-    for (int i = 68; i < 72; ++i)
-      application = application << 8 | static_cast<unsigned char>(header[static_cast<size_t>(i)]);
-    return application == 0 || application == static_cast<uint32_t>(kApplicationId) ? Status{} : not_ours(path);
+    const std::optional<DamagedFile> file = DamagedFile::read(path);
+    if (file && file->application_id() == kApplicationId) return {};
+    // Too short to say whose it is.
+    if (got >= header.size()) return not_ours(path);
   }
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".db" || extension == ".sqlite") return {};
@@ -249,6 +280,20 @@ std::string write_beside(const std::string& path, Salvaged& saved) {
   }
 }
 
+// Renames the file and its side files, all or none. The log first: one left beside the new file would be replayed into
+// it.
+Status move_away(const std::string& path, const std::string& name) {
+  const std::array<std::string, 4> parts = {"-wal", "-shm", "-journal", ""};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::error_code error, ignored;
+    fs::rename(path + parts[i], name + parts[i], error);
+    if (!error || (error == std::errc::no_such_file_or_directory && !parts[i].empty())) continue;
+    for (size_t k = 0; k < i; ++k) fs::rename(name + parts[k], path + parts[k], ignored);  // some were never there
+    return unavailable(fmt::format("cannot move {}{} away: {}", path, parts[i], error.message()));
+  }
+  return {};
+}
+
 // Moves the damaged file and its side files away, and puts what could be read in its place. Several processes may find
 // the damage at once: only the first still sees the inode that was found damaged. Returns what happened, "" when
 // someone else was first.
@@ -263,13 +308,14 @@ Result<std::string> quarantine(const std::string& path, const FileState& damaged
   std::string name = first;
   std::error_code error;
   for (int i = 1; fs::exists(name, error); ++i) name = fmt::format("{}.{}", first, i);
-  // The log first: a log left beside the new file would be replayed into it.
-  for (const char* side : {"-wal", "-shm", "-journal"}) fs::rename(path + side, name + side, error);  // mostly absent
-  fs::rename(path, name, error);
-  if (error) {
-    const std::string why = error.message();
+  // Saving takes its time, and the folder's lock is given up after a while: somebody else may have been first.
+  HONE_ASSIGN_OR_RETURN(const FileState now, look_at(path));
+  const bool first_here = now.exists && now.inode == damaged.inode && now.device == damaged.device;
+  const Status moved = first_here ? move_away(path, name) : Status{};
+  if (!first_here || !moved.ok()) {
     if (!fresh.empty()) fs::remove(fresh, error);
-    return unavailable(fmt::format("cannot move {} away: {}", path, why));
+    if (!moved.ok()) return moved;
+    return std::string();
   }
   if (!saved) return fmt::format("moved to {}, started a new one", name);
   fs::rename(fresh, path, error);
@@ -310,7 +356,7 @@ Result<StorePtr> try_to_write(const std::string& path, const std::string& messag
     if (schema.owner != Owner::kHone || schema.version < steps.back().version) schema = migrate(database, steps);
     if (schema.owner == Owner::kOther) return not_ours(path);
     check_tables(database, check_all);
-    StoreState state{.mode = OpenMode::kReadWrite, .message = message, .schema_version = schema.version};
+    StoreState state{.mode = OpenMode::kReadWrite, .message = message, .schema_version = schema.version, .damage = ""};
     return StorePtr(std::make_unique<SqliteStore>(std::move(connection), std::move(state)));
   });
 }

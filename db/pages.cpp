@@ -35,22 +35,36 @@ bool read_varint(std::string_view bytes, size_t& at, uint64_t& value) {
   return true;
 }
 
-// What this program stores is UTF-8 without control characters other than tab and newline.
+// Bytes at `at` that make one character of a text; 0 when they do not: a control character, or no UTF-8.
+size_t character(std::string_view text, size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  if (lead < 0x80) return (lead >= 0x20 && lead != 0x7f) || lead == '\n' || lead == '\t' ? 1 : 0;
+  const size_t more = lead >= 0xf0 && lead < 0xf5   ? 3
+                      : lead >= 0xe0 && lead < 0xf0 ? 2
+                      : lead >= 0xc2 && lead < 0xe0 ? 1
+                                                    : 0;
+  if (more == 0 || at + more >= text.size()) return 0;
+  for (size_t k = 1; k <= more; ++k)
+    if ((static_cast<unsigned char>(text[at + k]) & 0xc0u) != 0x80u) return 0;
+  return more + 1;
+}
+
+// A sector that was overwritten inside a long text leaves the page well formed. A text may hold any byte, so single
+// control characters and words in another encoding are let through: it is noise where four bytes in a row are no
+// characters and one of them is a control character. 512 bytes of noise or zeros have such a run all but surely.
 bool plausible_text(std::string_view text) {
+  size_t run = 0;
+  bool control = false;
   for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i++]);
-    if (lead < 0x80) {
-      if ((lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7f) return false;
+    if (const size_t size = character(text, i); size != 0) {
+      i += size;
+      run = 0;
+      control = false;
       continue;
     }
-    const int more = lead >= 0xf0 && lead < 0xf5   ? 3
-                     : lead >= 0xe0 && lead < 0xf0 ? 2
-                     : lead >= 0xc2 && lead < 0xe0 ? 1
-                                                   : 0;
-    if (more == 0) return false;
-    for (int k = 0; k < more; ++k, ++i) {
-      if (i >= text.size() || (static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) return false;
-    }
+    control = control || static_cast<unsigned char>(text[i]) < 0x80;
+    if (++run >= 4 && control) return false;
+    ++i;
   }
   return true;
 }

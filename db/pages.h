@@ -2,7 +2,7 @@
 // format is frozen and documented (sqlite.org/fileformat2.html): pages, trees of pages, records, and a write-ahead log.
 //
 // SQLite pages bear no checksum, so what makes a page trustworthy is that everything in it fits: cells neither overlap
-// nor leave gaps, records fill their cells, keys ascend within the page and between its neighbours, texts are UTF-8. A
+// nor leave gaps, records fill their cells, keys ascend within the page and between its neighbours, no text is noise. A
 // page in which anything does not fit is bad, and gives no row at all. Damage that leaves a page well formed (a digit
 // that became another one) cannot be told here.
 #pragma once

@@ -209,7 +209,11 @@ Result<std::vector<TableCount>> SqliteStore::counts() {
 }
 
 Result<std::vector<std::string>> SqliteStore::verify() {
-  return read([&]() -> Result<std::vector<std::string>> { return find_faults(*connection_); });
+  return read([&]() -> Result<std::vector<std::string>> {
+    std::vector<std::string> faults = find_faults(*connection_);
+    if (!state_.damage.empty()) faults.insert(faults.begin(), fmt::format("file: {}", state_.damage));
+    return faults;
+  });
 }
 
 }  // namespace hone::db

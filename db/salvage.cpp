@@ -237,14 +237,13 @@ std::string Salvaged::summary() const {
                      damaged_tables == 1 ? " was" : "s were");
 }
 
-std::optional<Salvaged> salvage(const std::string& path, std::span<const Migration> steps) {
+std::optional<Salvaged> salvage(const std::string& path, std::span<const Migration> steps, const std::string& name) {
   std::optional<DamagedFile> file = DamagedFile::read(path);
   if (!file || file->application_id() != kApplicationId) return std::nullopt;
   const int version = file->user_version();
   if (version < 1 || version > steps.back().version) return std::nullopt;
   Salvaged result;
-  result.connection =
-      std::make_unique<Connection>(":memory:", ":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  result.connection = std::make_unique<Connection>(name, ":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   SQLite::Database& database = result.connection->database();
   configure_writer(database);
   (void)migrate(database, steps.first(static_cast<size_t>(version)));

@@ -21,7 +21,8 @@ struct Salvaged {
 // Reads the file at `path` and its log past every bad page; writes nothing. A row is taken when it satisfies the
 // schema, the rows that it refers to are there, and no index that can be read says otherwise; rows of a bad page are
 // taken from indices where these hold all of them. Row numbers stay. Nothing when the file is not ours or nothing can
-// be read.
-std::optional<Salvaged> salvage(const std::string& path, std::span<const Migration> steps);
+// be read. `name`: what the connection calls itself.
+std::optional<Salvaged> salvage(const std::string& path, std::span<const Migration> steps,
+                                const std::string& name = ":memory:");
 
 }  // namespace hone::db

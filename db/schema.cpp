@@ -78,7 +78,12 @@ void check_tables(SQLite::Database& database, bool all) {
   for (const Table& table : tables()) {
     if (!table.checked && !all) continue;
     const std::string answer = database.execAndGet(fmt::format("PRAGMA quick_check('{}')", table.name)).getString();
-    if (answer != "ok") throw SQLite::Exception(fmt::format("table {}: {}", table.name, answer), SQLITE_CORRUPT);
+    if (answer == "ok") continue;
+    // Many lines, one a fault; the first may be a heading.
+    const size_t begin = answer.starts_with("***") ? answer.find('\n') + 1 : 0;
+    throw SQLite::Exception(
+        fmt::format("table {}: {}", table.name, answer.substr(begin, answer.find('\n', begin) - begin)),
+        SQLITE_CORRUPT);
   }
 }
 

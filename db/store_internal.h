@@ -23,6 +23,7 @@ struct StoreState {
   OpenMode mode = OpenMode::kReadWrite;
   std::string message;
   int schema_version = 0;
+  std::string damage;  // of the file, where this store is what could be read of it
 };
 
 class SqliteStore final : public Store {

@@ -348,6 +348,64 @@ TEST(DbOpen, OtherApplicationsFileIsLeftAlone) {
   }
 }
 
+// Damage does not make it ours, and few programs set an application id.
+TEST(DbOpen, ADamagedDatabaseOfAnotherApplicationIsLeftAlone) {
+  for (const char* name : {"places.data", "foreign.db"}) {
+    Folder folder;
+    const std::string path = folder.file(name);
+    run_sql(path, "CREATE TABLE notes(t TEXT); INSERT INTO notes VALUES('mine')");
+    std::string bytes = slurp(path);
+    bytes.replace(100, 300, random_bytes(300, 5));
+    spit(path, bytes);
+    auto store = open({.path = path});
+    ASSERT_FALSE(store.ok());
+    EXPECT_THAT(store.status().message(), HasSubstr("of another application"));
+    EXPECT_EQ(slurp(path), bytes);
+    EXPECT_THAT(folder.names(), ElementsAre(name));
+  }
+}
+
+// What a killed writer left in its log, where no -shm can be made to read it with.
+TEST(DbOpen, ALogInAReadOnlyFolderIsRead) {
+  Folder folder;
+  Mount tmpfs(folder.path(), "size=8m");
+  if (!tmpfs.ok()) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  {
+    auto store = must_open(folder.file("live.db"));
+    fill(*store);
+    spit(folder.file("w.db"), slurp(folder.file("live.db")));
+    spit(folder.file("w.db-wal"), slurp(folder.file("live.db-wal")));
+  }
+  ASSERT_TRUE(tmpfs.make_read_only());
+  for (OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite}) {
+    auto store = must_open(folder.file("w.db"), mode);
+    EXPECT_EQ(store->mode(), OpenMode::kReadOnly);
+    EXPECT_THAT(store->message(), HasSubstr("w.db-wal was not merged"));
+    EXPECT_EQ(store->all_decisions()->size(), 1u);
+    EXPECT_THAT(*store->verify(), IsEmpty());
+  }
+}
+
+// A log that stays behind would be replayed into the new file.
+TEST(DbOpen, QuarantineMovesAllOrNothing) {
+  Folder folder;
+  const std::string path = folder.file("a.db"), bytes = random_bytes(9000, 4);
+  spit(path, bytes);
+  spit(path + "-wal", "log");
+  const auto now = static_cast<int64_t>(time(nullptr));
+  for (int64_t t = now - 1; t < now + 900; ++t)
+    std::filesystem::create_directories(path + ".corrupt-" + std::to_string(t) + "-journal/in the way");
+  spit(path + "-journal", "journal");
+  auto store = must_open(path);
+  EXPECT_EQ(store->mode(), OpenMode::kInMemory);
+  EXPECT_THAT(store->message(), HasSubstr("a.db-journal away"));
+  EXPECT_EQ(slurp(path), bytes);
+  EXPECT_TRUE(std::filesystem::exists(path + "-journal"));
+  for (const std::string& name : folder.names()) {
+    EXPECT_TRUE(name.find(".corrupt-") == std::string::npos || name.ends_with("-journal")) << name;
+  }
+}
+
 TEST(DbOpen, OtherFilesAreLeftAlone) {
   Folder folder;
   spit(folder.file("model.gguf"), "GGUF" + random_bytes(9000, 3));

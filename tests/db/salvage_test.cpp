@@ -212,6 +212,24 @@ TEST_F(DbSalvage, WhatOnlyTheLogHoldsIsSavedToo) {
   EXPECT_EQ(saved->connection->database().execAndGet("SELECT count(*) FROM samples").getInt(), 2);
 }
 
+// The store takes any text, so no text makes a sound page a bad one.
+TEST_F(DbSalvage, OddTextsComeBack) {
+  Folder folder;
+  const std::string path = folder.file("a.db");
+  {
+    auto store = must_open(path);
+    auto run = begin(*store);
+    for (const std::string odd : {"bell \x07 \x1b[31m", "latin \xe9\xe8\xea\xe0", "cut \xe2\x82", "\x7f"}) {
+      ASSERT_TRUE(
+          store->add_outcome(*run, problem(1), candidate("p " + odd), Outcome::kRefused, odd, "hone " + odd).ok());
+    }
+  }
+  std::optional<Salvaged> saved = salvage(path, migrations());
+  ASSERT_TRUE(saved.has_value());
+  EXPECT_EQ(saved->damaged_tables, 0);
+  EXPECT_EQ(saved->connection->database().execAndGet("SELECT count(*) FROM outcomes").getInt(), 4);
+}
+
 TEST_F(DbSalvage, OldVersionsAreMigrated) {
   for (int version = 1; version < migrations().back().version; ++version) {
     Folder folder;
@@ -246,7 +264,12 @@ TEST_F(DbSalvage, OpeningADamagedFileKeepsWhatIsReadable) {
   const std::string path = folder.file("a.db");
   spit(path, damaged);
   auto reading = must_open(path, OpenMode::kReadOnly);
-  EXPECT_EQ(reading->mode(), OpenMode::kInMemory);
+  EXPECT_EQ(reading->mode(), OpenMode::kReadOnly);
+  EXPECT_EQ(reading->path(), path);
+  EXPECT_THAT(reading->message(), HasSubstr("is damaged (table candidates: "));
+  EXPECT_THAT(reading->message(), HasSubstr("read as far as it can be (saved "));
+  EXPECT_EQ(reading->message().find('\n'), std::string::npos) << reading->message();
+  EXPECT_THAT(reading->verify()->front(), testing::StartsWith("file: table candidates: "));
   EXPECT_EQ(reading->all_decisions()->size(), static_cast<size_t>(kProblems)) << reading->message();
   EXPECT_EQ(slurp(path), damaged) << "reading moves nothing";
   auto store = must_open(path);

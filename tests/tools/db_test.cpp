@@ -1,5 +1,6 @@
 // hone db: moving what was measured between machines, asking it questions, cleaning it up. With good and with hostile
 // input; what a command refuses leaves no trace.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -414,6 +415,46 @@ TEST_F(HoneDb, GcSaysWhatAndWhyAndVerifyCountsTheRest) {
 }
 
 // D9: no room for what gc writes. Nothing is lost, and it says so.
+// Overwrites the page where a table begins.
+void damage(const std::string& path, const std::string& table) {
+  size_t root = 0;
+  {
+    SQLite::Database database(path, SQLite::OPEN_READWRITE);
+    database.exec("PRAGMA wal_checkpoint(truncate)");
+    SQLite::Statement q(database, "SELECT rootpage FROM sqlite_schema WHERE name = ?");
+    q.bind(1, table);
+    ASSERT_TRUE(q.executeStep());
+    root = static_cast<size_t>(q.getColumn(0).getInt());
+  }
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>((root - 1) * 4096))
+      << std::string(4096, '\x07');
+}
+
+TEST_F(HoneDb, GcMendsWhatIsDamaged) {
+  for (const char* table : {"samples", "programs"}) {
+    SCOPED_TRACE(table);
+    const std::string name = std::string(table) + ".db";
+    const Setting here{.env = {{"HONE_DB", file(name)}}};
+    done({"db", "import", write("given.jsonl", made_up())}, here);
+    damage(file(name), table);
+    const std::string before = read(name);
+    EXPECT_EQ(hone({"db", "verify"}, here).code, 1);
+    EXPECT_THAT(done({"db", "ls", "--json"}, here), HasSubstr(kProblem)) << "what can be read is";
+    EXPECT_EQ(read(name), before) << "looking moves nothing";
+    const Outcome gc = hone({"db", "gc"}, here);
+    EXPECT_EQ(gc.code, 0) << gc.err;
+    EXPECT_THAT(gc.err, AllOf(HasSubstr("moved to"), HasSubstr("1 table was damaged")));
+    EXPECT_THAT(done({"db", "ls", "--json"}, here), HasSubstr(kProblem));
+    const Outcome again = hone({"db", "gc"}, here);
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_THAT(again.err, Not(HasSubstr("damaged")));
+  }
+  const Setting absent{.env = {{"HONE_DB", file("absent.db")}}};
+  refused({"db", "gc"}, 1, "there is no database yet", absent);
+  EXPECT_FALSE(fs::exists(file("absent.db")));
+}
+
 TEST_F(HoneDb, D9GcOnAFullDiskLosesNothing) {
   done({"db", "import", write("given.jsonl", made_up("nonsense"))});
   const std::string before = done({"db", "export", "-"});

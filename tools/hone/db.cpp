@@ -174,7 +174,9 @@ Result<std::unique_ptr<db::Store>> open_existing(const std::string& path, const 
 }
 
 Result<std::unique_ptr<db::Store>> open_to_change(const std::string& path) {
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<db::Store> store, db::open({.path = path, .mode = db::OpenMode::kReadWrite}));
+  // Who changes it by hand can wait for a look at all of it, and is not to build upon damage.
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<db::Store> store,
+                        db::open({.path = path, .mode = db::OpenMode::kReadWrite, .check_all = true}));
   const bool wanted = store->mode() == db::OpenMode::kReadWrite || path == ":memory:";
   if (!wanted) return failed_precondition(store->message());
   if (!store->message().empty()) note(store->message());

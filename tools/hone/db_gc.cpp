@@ -60,9 +60,10 @@ int run_gc(const GcArgs& args) {
     options.older_than = *age;
   }
   Result<std::unique_ptr<db::Store>> store = open_existing(args.db, "drop");
-  if (!store.ok()) return fail(store.status());
+  // A file of which nothing can be read is there, and opening it to change it makes a new one.
+  if (!store.ok() && (args.dry_run || store.status().code() != Code::kDataLoss)) return fail(store.status());
   if (!args.dry_run) {
-    store->reset();
+    if (store.ok()) store->reset();
     store = open_to_change(args.db);
     if (!store.ok()) return fail(store.status());
   }
