@@ -253,9 +253,14 @@ Status may_quarantine(const std::string& path) {
   const auto got = static_cast<size_t>(in.gcount());
   constexpr std::string_view kMagic{"SQLite format 3\0", 16};
   if (std::string_view(header.data(), std::min(got, kMagic.size())) == kMagic.substr(0, got)) {
+    uint32_t application = 0;
+    for (int i = 68; i < 72; ++i)
+      application = application << 8 | static_cast<unsigned char>(header[static_cast<size_t>(i)]);
+    if (application == static_cast<uint32_t>(kApplicationId)) return {};
+    // The log has the newer header, but says nothing where the file is cut within its first page.
     const std::optional<DamagedFile> file = DamagedFile::read(path);
     if (file && file->application_id() == kApplicationId) return {};
-    // Too short to say whose it is.
+    // Else it is too short to say whose it is.
     if (got >= header.size()) return not_ours(path);
   }
   const std::string extension = fs::path(path).extension().string();

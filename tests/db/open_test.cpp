@@ -391,18 +391,17 @@ TEST(DbOpen, QuarantineMovesAllOrNothing) {
   Folder folder;
   const std::string path = folder.file("a.db"), bytes = random_bytes(9000, 4);
   spit(path, bytes);
-  spit(path + "-wal", "log");
   const auto now = static_cast<int64_t>(time(nullptr));
   for (int64_t t = now - 1; t < now + 900; ++t)
-    std::filesystem::create_directories(path + ".corrupt-" + std::to_string(t) + "-journal/in the way");
-  spit(path + "-journal", "journal");
+    std::filesystem::create_directories(path + ".corrupt-" + std::to_string(t) + "-shm/in the way");
+  spit(path + "-shm", "shared");
   auto store = must_open(path);
   EXPECT_EQ(store->mode(), OpenMode::kInMemory);
-  EXPECT_THAT(store->message(), HasSubstr("a.db-journal away"));
+  EXPECT_THAT(store->message(), HasSubstr("a.db-shm away"));
   EXPECT_EQ(slurp(path), bytes);
-  EXPECT_TRUE(std::filesystem::exists(path + "-journal"));
+  EXPECT_TRUE(std::filesystem::exists(path + "-shm"));
   for (const std::string& name : folder.names()) {
-    EXPECT_TRUE(name.find(".corrupt-") == std::string::npos || name.ends_with("-journal")) << name;
+    EXPECT_TRUE(name.find(".corrupt-") == std::string::npos || name.ends_with("-shm")) << name;
   }
 }
 
