@@ -187,7 +187,8 @@ std::vector<std::string> column_names(sqlite3_stmt* statement) {
   return names;
 }
 
-Status run(sqlite3* handle, const std::string& sql, const QuerySink& sink, const std::function<bool()>& stop) {
+Status run(sqlite3* handle, const std::string& sql, const QuerySink& sink, const std::function<bool()>& stop,
+           bool& sent) {
   Guard guard(handle, stop);
   HONE_ASSIGN_OR_RETURN(const StatementPtr statement, prepare(handle, sql, guard));
   const size_t count = static_cast<size_t>(sqlite3_column_count(statement.get()));
@@ -196,6 +197,7 @@ Status run(sqlite3* handle, const std::string& sql, const QuerySink& sink, const
   for (;;) {
     const int code = sqlite3_step(statement.get());
     if (code != SQLITE_ROW && code != SQLITE_DONE) return explain(handle, code, sql, guard);
+    sent = true;
     if (first) HONE_RETURN_IF_ERROR(sink.columns(column_names(statement.get())));
     first = false;
     if (code == SQLITE_DONE) return {};
@@ -208,7 +210,11 @@ Status run(sqlite3* handle, const std::string& sql, const QuerySink& sink, const
 
 Status query(Store& store, const std::string& sql, const QuerySink& sink, const std::function<bool()>& stop) {
   HONE_ASSIGN_OR_RETURN(SqliteStore * sqlite, as_sqlite(store));
-  return sqlite->read([&] { return run(sqlite->connection().database().getHandle(), sql, sink, stop); });
+  Connection& connection = sqlite->connection();
+  return sqlite->read([&] {
+    return until_sent(connection,
+                      [&](bool& sent) { return run(connection.database().getHandle(), sql, sink, stop, sent); });
+  });
 }
 
 }  // namespace hone::db

@@ -1,6 +1,7 @@
 // Learned orders of candidates, stored as the bytes of a model with what it was trained on.
 #include <cmath>
 
+#include "db/limits_internal.h"
 #include "db/store_internal.h"
 
 namespace hone::db {
@@ -14,6 +15,9 @@ Result<int64_t> SqliteStore::save_ranker(const Ranker& r) {
                     "samples not negative",
                     r.machine_key, r.correlation, r.baseline_correlation, r.problems, r.samples));
   }
+  if (!is_unix_time(r.trained_at))
+    return invalid_argument(
+        fmt::format("ranker for {}: trained_at is {}, which is no date in unix seconds", r.machine_key, r.trained_at));
   return write([&]() -> Result<int64_t> {
     connection_
         ->query(

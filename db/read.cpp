@@ -1,6 +1,9 @@
 // Reading of records, and the names under which enumerators are stored.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "db/store_internal.h"
 
 namespace hone::db {
@@ -22,19 +25,28 @@ bool parse_name(const std::string_view (&names)[N], const std::string& name, Enu
   return false;
 }
 
+template <typename Enum, size_t N>
+std::string_view name_of(const std::string_view (&names)[N], Enum value) {
+  const auto i = static_cast<size_t>(value);
+  return i < N ? names[i] : "?";
+}
+
+// What is beyond an int stays too many: a cut number would be another plan's.
+int threads_of(int64_t stored) { return static_cast<int>(std::min<int64_t>(stored, std::numeric_limits<int>::max())); }
+
 Candidate read_candidate(const Query& q) {
   return {.program = q.text("program"),
           .codegen = q.text("codegen"),
           .codegen_version = q.text("codegen_version"),
-          .threads = static_cast<int>(q.integer("threads")),
+          .threads = threads_of(q.integer("threads")),
           .numerics = q.text("numerics")};
 }
 
 }  // namespace
 
-std::string_view outcome_name(Outcome o) { return kOutcomeNames[static_cast<size_t>(o)]; }
-std::string_view verdict_name(Verdict v) { return kVerdictNames[static_cast<size_t>(v)]; }
-std::string_view phase_name(Phase p) { return kPhaseNames[static_cast<size_t>(p)]; }
+std::string_view outcome_name(Outcome o) { return name_of(kOutcomeNames, o); }
+std::string_view verdict_name(Verdict v) { return name_of(kVerdictNames, v); }
+std::string_view phase_name(Phase p) { return name_of(kPhaseNames, p); }
 
 #define HONE_DECISION_COLUMNS                                                                                        \
   "SELECT d.id AS id, d.run_id AS run_id, machines.key AS machine_key, machines.label AS machine_label, "            \
@@ -87,7 +99,7 @@ Result<std::vector<StoredDecision>> SqliteStore::read_decisions(const char* sql,
       d.fallback = {.program = q.text("fallback_program"),
                     .codegen = q.text("fallback_codegen"),
                     .codegen_version = q.text("fallback_codegen_version"),
-                    .threads = static_cast<int>(q.integer("fallback_threads")),
+                    .threads = threads_of(q.integer("fallback_threads")),
                     .numerics = q.text("fallback_numerics")};
       d.ns = q.real("ns");
       d.default_ns = q.real("default_ns");

@@ -87,6 +87,19 @@ Status to_status(const SQLite::Exception& e, const std::string& path);
 constexpr int kBusyTimeoutMs = 10'000;
 constexpr std::chrono::seconds kGiveUpAfter{60};
 
+// What hands rows to a caller as it reads them cannot start again after the first: the caller would have them twice. f
+// gets a flag to set before it hands one over; from then on a failure is a Status, which with_retry leaves alone.
+template <typename F>
+auto until_sent(const Connection& connection, F f) {
+  bool sent = false;
+  try {
+    return f(sent);
+  } catch (const SQLite::Exception& e) {
+    if (!sent) throw;
+    return decltype(f(sent))(to_status(e, connection.path()));
+  }
+}
+
 // Runs f, again while another process holds the lock, until kGiveUpAfter. Pauses are random so that processes which
 // collided once do not collide again.
 template <typename F>

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "db/limits_internal.h"
 #include "db/store_internal.h"
 
 namespace hone::db {
@@ -18,6 +19,13 @@ namespace {
 
 std::string describe(const Candidate& c) {
   return fmt::format("{} {} with {} threads, program '{}'", c.codegen, c.codegen_version, c.threads, c.program);
+}
+
+Status check(const MachineLabel& machine) {
+  if (machine.key.empty()) return invalid_argument("machine key is empty");
+  if (machine.label.size() <= kMaxLabel && json_depth(machine.label) <= kMaxLabelDepth) return {};
+  return invalid_argument(fmt::format("machine '{}': its label of {} bytes is too long or nested too deep", machine.key,
+                                      machine.label.size()));
 }
 
 Status check(const ProblemKey& problem) {
@@ -37,6 +45,7 @@ Status check(const Candidate& candidate) {
 Status check(const Sample& sample, const ProblemKey& problem, const Candidate& candidate) {
   std::string_view fault;
   if (sample.ns <= 0) fault = "a time must be positive; the clock or the measurement is wrong";
+  if (sample.ns > kMaxNs) fault = "that is no time of a kernel";
   if (sample.round < 0) fault = "a round must not be negative";
   if (sample.order < 0) fault = "an order must not be negative";
   if (sample.phase < Phase::kSearch || sample.phase > Phase::kNoise) fault = "unknown phase";
@@ -60,6 +69,15 @@ Status check(const Decision& d) {
           fmt::format("decision on '{}': {} is {}, must be positive and finite", d.problem.text, name, value));
     }
   }
+  for (const auto& [name, value] : {std::pair{"ns", d.ns}, {"default_ns", d.default_ns}}) {
+    if (value > static_cast<double>(kMaxNs)) {
+      return invalid_argument(
+          fmt::format("decision on '{}': {} is {}, which is no time of a kernel", d.problem.text, name, value));
+    }
+  }
+  if (!is_unix_time(d.decided_at))
+    return invalid_argument(fmt::format("decision on '{}': decided_at is {}, which is no date in unix seconds",
+                                        d.problem.text, d.decided_at));
   if (!std::isfinite(d.noise_bound) || d.noise_bound < 0) {
     return invalid_argument(fmt::format("decision on '{}': noise_bound is {}, must be finite and not negative",
                                         d.problem.text, d.noise_bound));
@@ -120,7 +138,7 @@ Status SqliteStore::to_status(const SQLite::Exception& e) const {
 // ---- writing ----
 
 Result<int64_t> SqliteStore::begin_run(const MachineLabel& machine, const BuildLabel& build, const RunInfo& info) {
-  if (machine.key.empty()) return invalid_argument("machine key is empty");
+  HONE_RETURN_IF_ERROR(check(machine));
   HONE_RETURN_IF_ERROR(check_noise(info.noise_bound));
   if (!info.problem.text.empty()) HONE_RETURN_IF_ERROR(check(info.problem));
   return write([&]() -> Result<int64_t> {

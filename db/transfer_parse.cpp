@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "db/limits_internal.h"
 #include "db/transfer_text_internal.h"
 
 namespace hone::db {
@@ -33,22 +35,6 @@ bool from_hex(const std::string& hex, std::string& bytes) {
     bytes += static_cast<char>(high << 4 | low);
   }
   return true;
-}
-
-int depth_of(const std::string& line) {
-  int depth = 0, deepest = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (quoted && line[i] == '\\')
-      ++i;
-    else if (line[i] == '"')
-      quoted = !quoted;
-    else if (!quoted && (line[i] == '[' || line[i] == '{'))
-      deepest = std::max(deepest, ++depth);
-    else if (!quoted && (line[i] == ']' || line[i] == '}'))
-      --depth;
-  }
-  return deepest;
 }
 
 // The fields of one object. The first fault is kept and the rest does nothing, so that reading is a list of fields.
@@ -153,10 +139,32 @@ class Fields {
   Status status_;
 };
 
+// Of two fields of one name, which is meant? The parser would take one and say nothing.
+class NoFieldTwice {
+ public:
+  bool operator()(int /*depth*/, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::object_start) open_.emplace_back();
+    if (event == Json::parse_event_t::object_end && !open_.empty()) open_.pop_back();
+    if (event == Json::parse_event_t::key && !open_.empty() && !open_.back().insert(value.get<std::string>()).second &&
+        twice_.empty())
+      twice_ = shown(value);
+    return true;
+  }
+  Status status() const {
+    return twice_.empty() ? Status{} : invalid_argument(fmt::format("the field {} is there twice", twice_));
+  }
+
+ private:
+  std::vector<std::set<std::string>> open_;  // names so far, of each object around this place
+  std::string twice_;
+};
+
 Result<Json> parse_line(const std::string& line) {
-  if (depth_of(line) > kMaxDepth) return invalid_argument("no record of an export: nested too deep");
+  if (json_depth(line) > kMaxDepth) return invalid_argument("no record of an export: nested too deep");
   try {
-    Json parsed = Json::parse(line);
+    NoFieldTwice no_field_twice;
+    Json parsed = Json::parse(line, std::ref(no_field_twice));
+    HONE_RETURN_IF_ERROR(no_field_twice.status());
     if (parsed.is_object() && parsed.contains("type") && parsed["type"].is_string()) return parsed;
     return invalid_argument("no record of an export: not a JSON object with a type");
   } catch (const Json::parse_error& e) {

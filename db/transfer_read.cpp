@@ -3,6 +3,8 @@
 // grows with the size of the store.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "db/transfer_internal.h"
 
 namespace hone::db {
@@ -28,23 +30,15 @@ constexpr size_t kSamplesPerRecord = 100'000;
 #define HONE_PROBLEM_JOIN "JOIN problems p ON p.id = e.problem_id "
 #define HONE_OF_RUN "WHERE e.run_id = :run AND (:problem = '' OR p.text = :problem) "
 
-Candidate candidate_of(const Query& q, const std::string& prefix = "") {
-  auto text = [&](const char* column) { return q.text((prefix + column).c_str()); };
-  return {.program = text("program"),
-          .codegen = text("codegen"),
-          .codegen_version = text("codegen_version"),
-          .threads = static_cast<int>(q.integer((prefix + "threads").c_str())),
-          .numerics = text("numerics")};
-}
-
 ProblemKey problem_of(const Query& q) {
   return {.text = q.text("problem"), .family = q.text("family"), .m = q.integer("m")};
 }
 
 class RecordReader {
  public:
-  RecordReader(Connection& connection, const ExportOptions& options, const RecordSink& sink)
-      : c_(connection), options_(options), sink_(sink) {}
+  // `sent` becomes true with the first record.
+  RecordReader(Connection& connection, const ExportOptions& options, const RecordSink& sink, bool& sent)
+      : c_(connection), options_(options), sink_(sink), sent_(sent) {}
 
   Status run() {
     HONE_RETURN_IF_ERROR(machines());
@@ -55,6 +49,44 @@ class RecordReader {
   }
 
  private:
+  // Values that no record can hold were noted while `record` was made; a file may say what it likes.
+  Status emit(const Record& record) {
+    HONE_RETURN_IF_ERROR(damage_);
+    sent_ = true;
+    return sink_(record);
+  }
+
+  int narrow(const char* what, int64_t value) {
+    if (value >= 0 && value <= std::numeric_limits<int>::max()) return static_cast<int>(value);
+    note(what, value);
+    return 0;
+  }
+
+  void note(const char* what, int64_t value) {
+    if (damage_.ok())
+      damage_ = data_loss(fmt::format("{}: a {} is {}, which this hone never writes; `hone db verify` lists the faults",
+                                      c_.path(), what, value));
+  }
+
+  Candidate candidate_of(const Query& q, const std::string& prefix = "") {
+    auto text = [&](const char* column) { return q.text((prefix + column).c_str()); };
+    return {.program = text("program"),
+            .codegen = text("codegen"),
+            .codegen_version = text("codegen_version"),
+            .threads = narrow("thread count", q.integer((prefix + "threads").c_str())),
+            .numerics = text("numerics")};
+  }
+
+  Sample sample_of(const Query& q) {
+    const int64_t phase = q.integer("phase");
+    const bool known = phase >= 0 && phase <= static_cast<int64_t>(Phase::kNoise);
+    if (!known) note("phase", phase);
+    return {.round = q.integer("round"),
+            .order = narrow("position", q.integer("position")),
+            .ns = q.integer("ns"),
+            .phase = known ? static_cast<Phase>(phase) : Phase::kSearch};
+  }
+
   Query& select(Query& q) const { return q.bind(":machine", options_.machine_key).bind(":problem", options_.problem); }
 
   Status machines() {
@@ -63,7 +95,7 @@ class RecordReader {
                  ") OR id IN (SELECT machine_id FROM sessions WHERE id IN (SELECT r.session_id " HONE_SELECTED_RUNS
                  ")) ORDER BY key, label");
     select(q);
-    while (q.step()) HONE_RETURN_IF_ERROR(sink_(MachineLabel{.key = q.text("key"), .label = q.text("label")}));
+    while (q.step()) HONE_RETURN_IF_ERROR(emit(MachineLabel{.key = q.text("key"), .label = q.text("label")}));
     return {};
   }
 
@@ -76,7 +108,7 @@ class RecordReader {
                        ") UNION SELECT problem_id FROM decisions WHERE run_id IN (SELECT r.id " HONE_SELECTED_RUNS
                        "))) ORDER BY p.family, p.m, p.text");
     select(q);
-    while (q.step()) HONE_RETURN_IF_ERROR(sink_(problem_of(q)));
+    while (q.step()) HONE_RETURN_IF_ERROR(emit(problem_of(q)));
     return {};
   }
 
@@ -88,11 +120,11 @@ class RecordReader {
         "b.id = s.build_id WHERE s.id IN (SELECT r.session_id " HONE_SELECTED_RUNS ") ORDER BY s.started_at, s.uid");
     select(q);
     while (q.step()) {
-      HONE_RETURN_IF_ERROR(sink_(SessionRecord{.uid = q.text("uid"),
-                                               .machine = {.key = q.text("key"), .label = q.text("label")},
-                                               .build = {.engine = q.text("engine"), .codegens = q.text("codegens")},
-                                               .settings = q.text("settings"),
-                                               .started_at = q.integer("started_at")}));
+      HONE_RETURN_IF_ERROR(emit(SessionRecord{.uid = q.text("uid"),
+                                              .machine = {.key = q.text("key"), .label = q.text("label")},
+                                              .build = {.engine = q.text("engine"), .codegens = q.text("codegens")},
+                                              .settings = q.text("settings"),
+                                              .started_at = q.integer("started_at")}));
     }
     return {};
   }
@@ -121,7 +153,7 @@ class RecordReader {
                           .noise_bound = q.real("noise_bound"),
                           .spent_ns = q.integer("spent_ns"),
                           .settings = q.text("settings")};
-      HONE_RETURN_IF_ERROR(sink_(run));
+      HONE_RETURN_IF_ERROR(emit(run));
       const int64_t id = q.integer("id");
       HONE_RETURN_IF_ERROR(samples(id, run.uid));
       HONE_RETURN_IF_ERROR(outcomes(id, run.uid));
@@ -148,15 +180,12 @@ class RecordReader {
       q.bind(":candidate", groups.integer("candidate_id"));
       while (q.step()) {
         if (record.samples.size() == kSamplesPerRecord) {
-          HONE_RETURN_IF_ERROR(sink_(record));
+          HONE_RETURN_IF_ERROR(emit(record));
           record.samples.clear();
         }
-        record.samples.push_back({.round = q.integer("round"),
-                                  .order = static_cast<int>(q.integer("position")),
-                                  .ns = q.integer("ns"),
-                                  .phase = static_cast<Phase>(q.integer("phase"))});
+        record.samples.push_back(sample_of(q));
       }
-      HONE_RETURN_IF_ERROR(sink_(record));
+      HONE_RETURN_IF_ERROR(emit(record));
     }
     return {};
   }
@@ -170,13 +199,13 @@ class RecordReader {
                        "ORDER BY p.text, " HONE_CANDIDATE_ORDER ", e.noted_at, e.outcome, e.detail, e.command");
     of_run(q, run);
     while (q.step()) {
-      HONE_RETURN_IF_ERROR(sink_(OutcomeRecord{.run = uid,
-                                               .problem = problem_of(q),
-                                               .candidate = candidate_of(q),
-                                               .outcome = q.text("outcome"),
-                                               .detail = q.text("detail"),
-                                               .command = q.text("command"),
-                                               .noted_at = q.integer("noted_at")}));
+      HONE_RETURN_IF_ERROR(emit(OutcomeRecord{.run = uid,
+                                              .problem = problem_of(q),
+                                              .candidate = candidate_of(q),
+                                              .outcome = q.text("outcome"),
+                                              .detail = q.text("detail"),
+                                              .command = q.text("command"),
+                                              .noted_at = q.integer("noted_at")}));
     }
     return {};
   }
@@ -196,18 +225,18 @@ class RecordReader {
         "e.speedup_lo, e.speedup_hi, e.noise_bound");
     of_run(q, run);
     while (q.step()) {
-      HONE_RETURN_IF_ERROR(sink_(DecisionRecord{.run = uid,
-                                                .verdict = q.text("verdict"),
-                                                .decision = {.problem = problem_of(q),
-                                                             .winner = candidate_of(q),
-                                                             .fallback = candidate_of(q, "fallback_"),
-                                                             .ns = q.real("ns"),
-                                                             .default_ns = q.real("default_ns"),
-                                                             .speedup = q.real("speedup"),
-                                                             .speedup_lo = q.real("speedup_lo"),
-                                                             .speedup_hi = q.real("speedup_hi"),
-                                                             .noise_bound = q.real("noise_bound"),
-                                                             .decided_at = q.integer("decided_at")}}));
+      HONE_RETURN_IF_ERROR(emit(DecisionRecord{.run = uid,
+                                               .verdict = q.text("verdict"),
+                                               .decision = {.problem = problem_of(q),
+                                                            .winner = candidate_of(q),
+                                                            .fallback = candidate_of(q, "fallback_"),
+                                                            .ns = q.real("ns"),
+                                                            .default_ns = q.real("default_ns"),
+                                                            .speedup = q.real("speedup"),
+                                                            .speedup_lo = q.real("speedup_lo"),
+                                                            .speedup_hi = q.real("speedup_hi"),
+                                                            .noise_bound = q.real("noise_bound"),
+                                                            .decided_at = q.integer("decided_at")}}));
     }
     return {};
   }
@@ -220,14 +249,14 @@ class RecordReader {
         "problems, samples, correlation, baseline_correlation");
     q.bind(":machine", options_.machine_key);
     while (q.step()) {
-      HONE_RETURN_IF_ERROR(sink_(Ranker{.machine_key = q.text("machine_key"),
-                                        .features = q.text("features"),
-                                        .trained_at = q.integer("trained_at"),
-                                        .problems = q.integer("problems"),
-                                        .samples = q.integer("samples"),
-                                        .correlation = q.real("correlation"),
-                                        .baseline_correlation = q.real("baseline_correlation"),
-                                        .model = q.text("model")}));
+      HONE_RETURN_IF_ERROR(emit(Ranker{.machine_key = q.text("machine_key"),
+                                       .features = q.text("features"),
+                                       .trained_at = q.integer("trained_at"),
+                                       .problems = q.integer("problems"),
+                                       .samples = q.integer("samples"),
+                                       .correlation = q.real("correlation"),
+                                       .baseline_correlation = q.real("baseline_correlation"),
+                                       .model = q.text("model")}));
     }
     return {};
   }
@@ -235,14 +264,19 @@ class RecordReader {
   Connection& c_;
   const ExportOptions& options_;
   const RecordSink& sink_;
+  Status damage_;
+  bool& sent_;
 };
 
 }  // namespace
 
 Status read_records(SqliteStore& store, const ExportOptions& options, const RecordSink& sink) {
+  Connection& connection = store.connection();
   return store.read([&]() -> Status {
-    SQLite::Transaction snapshot(store.connection().database());
-    return RecordReader(store.connection(), options, sink).run();
+    return until_sent(connection, [&](bool& sent) {
+      SQLite::Transaction snapshot(connection.database());
+      return RecordReader(connection, options, sink, sent).run();
+    });
   });
 }
 

@@ -5,13 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "db/limits_internal.h"
 #include "db/transfer_internal.h"
 
 namespace hone::db {
 namespace {
-
-// 11 days: a kernel that takes so long was not measured.
-constexpr int64_t kMaxNs = 1'000'000'000'000'000;
 
 Status fault(const char* field, const std::string& what) { return invalid_argument(fmt::format("{} {}", field, what)); }
 
@@ -28,6 +26,11 @@ Status finite(const char* field, double value, bool positive) {
   return fault(field, fmt::format("is {}, must be finite and {}", value, positive ? "positive" : "not negative"));
 }
 
+Status check_date(const char* field, int64_t t) {
+  if (is_unix_time(t)) return {};
+  return fault(field, fmt::format("is {}, must be seconds from 1970 on and before the year 10000", t));
+}
+
 Status check_time(const char* field, double ns) {
   HONE_RETURN_IF_ERROR(finite(field, ns, true));
   return ns > static_cast<double>(kMaxNs) ? fault(field, fmt::format("is {} ns, which is no time of a kernel", ns))
@@ -40,18 +43,27 @@ Status check_one(const Candidate& c, const char* field) {
   return c.threads < 1 ? fault(field, fmt::format("has {} threads, must have at least 1", c.threads)) : Status{};
 }
 
-Status check_one(const MachineLabel& m) { return not_empty("key", m.key); }
+Status check_one(const MachineLabel& m) {
+  HONE_RETURN_IF_ERROR(not_empty("key", m.key));
+  if (m.label.size() > kMaxLabel)
+    return fault("label", fmt::format("has {} bytes, must have at most {}", m.label.size(), kMaxLabel));
+  return json_depth(m.label) > kMaxLabelDepth ? fault("label", "is nested too deep for a machine") : Status{};
+}
 
 Status check_one(const ProblemKey& p) {
   HONE_RETURN_IF_ERROR(not_empty("problem", p.text));
   return not_negative("m", p.m);
 }
 
-Status check_one(const SessionRecord& s) { return not_empty("uid", s.uid); }
+Status check_one(const SessionRecord& s) {
+  HONE_RETURN_IF_ERROR(not_empty("uid", s.uid));
+  return check_date("started_at", s.started_at);
+}
 
 Status check_one(const RunRecord& r) {
   HONE_RETURN_IF_ERROR(not_empty("uid", r.uid));
   HONE_RETURN_IF_ERROR(finite("noise_bound", r.noise_bound, false));
+  HONE_RETURN_IF_ERROR(check_date("started_at", r.started_at));
   return not_negative("spent_ns", r.spent_ns);
 }
 
@@ -77,6 +89,7 @@ Status one_of(const char* field, const std::string& value, const std::string_vie
 
 Status check_one(const OutcomeRecord& o) {
   HONE_RETURN_IF_ERROR(check_one(o.candidate, "candidate"));
+  HONE_RETURN_IF_ERROR(check_date("noted_at", o.noted_at));
   const std::string_view names[] = {outcome_name(Outcome::kMeasured), outcome_name(Outcome::kWrong),
                                     outcome_name(Outcome::kCrashed), outcome_name(Outcome::kRefused)};
   return one_of("outcome", o.outcome, names);
@@ -89,6 +102,7 @@ Status check_one(const DecisionRecord& r) {
   HONE_RETURN_IF_ERROR(one_of("verdict", r.verdict, names));
   HONE_RETURN_IF_ERROR(check_one(d.winner, "winner"));
   HONE_RETURN_IF_ERROR(check_one(d.fallback, "fallback"));
+  HONE_RETURN_IF_ERROR(check_date("decided_at", d.decided_at));
   HONE_RETURN_IF_ERROR(check_time("ns", d.ns));
   HONE_RETURN_IF_ERROR(check_time("default_ns", d.default_ns));
   HONE_RETURN_IF_ERROR(finite("speedup", d.speedup, true));
@@ -100,6 +114,7 @@ Status check_one(const DecisionRecord& r) {
 Status check_one(const Ranker& r) {
   HONE_RETURN_IF_ERROR(not_empty("machine_key", r.machine_key));
   HONE_RETURN_IF_ERROR(not_empty("model", r.model));
+  HONE_RETURN_IF_ERROR(check_date("trained_at", r.trained_at));
   HONE_RETURN_IF_ERROR(not_negative("problems", r.problems));
   HONE_RETURN_IF_ERROR(not_negative("samples", r.samples));
   HONE_RETURN_IF_ERROR(finite("correlation", std::abs(r.correlation), false));

@@ -15,8 +15,17 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+// Of a value in a message. What holds other values is not printed: a hostile text may be nested millions deep, and
+// printing recurses.
+constexpr size_t kShown = 40;
+// The deepest field, core_classes of a machine of `hone info --json`, is at 3.
+constexpr int kMaxDepth = 16;
+
 std::string wrong_type(const std::string& field, std::string_view wanted, const json& value) {
-  return fmt::format("field '{}' must be {}, got {}", field, wanted, value.dump());
+  if (value.is_structured()) return fmt::format("field '{}' must be {}, got an {}", field, wanted, value.type_name());
+  std::string got = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (got.size() > kShown) got = got.substr(0, kShown) + "...";
+  return fmt::format("field '{}' must be {}, got {}", field, wanted, got);
 }
 
 Status read_text(const json& value, const std::string& field, std::string& out) {
@@ -122,7 +131,13 @@ Status read_field(const std::string& key, const json& value, Machine& m) {
 enum class Reading : uint8_t { kStrict, kLenient };
 
 Status read_description(std::string_view json_text, Reading reading, Machine& machine) {
-  json parsed = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  const auto keep = [&](int depth, json::parse_event_t, json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return !too_deep;
+  };
+  json parsed = json::parse(json_text, keep, /*allow_exceptions=*/false);
+  if (too_deep) return invalid_argument("machine description is nested too deep");
   if (parsed.is_discarded()) return invalid_argument("machine description is not valid JSON");
   if (!parsed.is_object()) return invalid_argument(wrong_type("(top level)", "an object", parsed));
   // All that `hone info --json` prints is accepted too; the machine is one field of it.

@@ -76,9 +76,8 @@ class Resolution {
     std::vector<Ranked> ranked;
     for (const Decisions::Known& known : decisions.of_family(matmul::family(problem_)))
       ranked.push_back(classify(known.stored, decisions.kind(known)));
-    auto newest_first = [](const Ranked& r) { return std::pair(-r.stored->decision.decided_at, -r.stored->id); };
-    std::sort(ranked.begin(), ranked.end(),
-              [&](const Ranked& a, const Ranked& b) { return newest_first(a) < newest_first(b); });
+    auto age = [](const Ranked& r) { return std::pair(r.stored->decision.decided_at, r.stored->id); };
+    std::sort(ranked.begin(), ranked.end(), [&](const Ranked& a, const Ranked& b) { return age(b) < age(a); });
     std::set<std::pair<std::string, int>> seen;
     for (Ranked& r : ranked) {
       if (r.reason != Reason::kExact) continue;

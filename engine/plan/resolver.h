@@ -1,8 +1,7 @@
 // The Resolver: a problem, this machine and what was measured before -> the plan to run, and the reason for it.
 //
-//   exact         this problem was tuned on this kind of machine (engine/base/machine_kind.h) with this compatibility
-//   key,
-//                 by this build
+//   exact         this problem was tuned on this kind of machine (engine/base/machine_kind.h), with this compatibility
+//                 key, by this build
 //   near_shape    so was a problem of the same family (all but m equal), at the nearest m
 //   near_machine  a problem of the family was tuned under another key, on another kind of machine, by another build or
 //                 code generator, or with more threads than there are here

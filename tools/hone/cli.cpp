@@ -246,7 +246,7 @@ std::string utc(int64_t unix_seconds) {
   const std::time_t t = unix_seconds;
   char text[32];
   std::tm parts{};
-  gmtime_r(&t, &parts);
+  if (gmtime_r(&t, &parts) == nullptr) return std::to_string(unix_seconds);  // a year beyond an int
   std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
   return text;
 }
