@@ -235,7 +235,7 @@ std::string compact(Connection& connection) {
     (void)database.execAndGet("PRAGMA wal_checkpoint(TRUNCATE)").getInt64();
     return "";
   } catch (const SQLite::Exception& e) {
-    return e.what();
+    return is_busy(e) ? to_status(e, connection.path()).message() : e.what();
   }
 }
 

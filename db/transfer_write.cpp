@@ -108,7 +108,15 @@ Status check_one(const DecisionRecord& r) {
   HONE_RETURN_IF_ERROR(finite("speedup", d.speedup, true));
   HONE_RETURN_IF_ERROR(finite("speedup_lo", d.speedup_lo, true));
   HONE_RETURN_IF_ERROR(finite("speedup_hi", d.speedup_hi, true));
-  return finite("noise_bound", d.noise_bound, false);
+  HONE_RETURN_IF_ERROR(finite("noise_bound", d.noise_bound, false));
+  // The rules of verify.cpp, with their tolerances.
+  if (d.speedup < d.speedup_lo * 0.999999 || d.speedup > d.speedup_hi * 1.000001)
+    return fault("speedup", fmt::format("is {}, outside its interval [{}, {}]", d.speedup, d.speedup_lo, d.speedup_hi));
+  const double quotient = d.default_ns / d.ns;
+  if (quotient < d.speedup_lo / 1.5 || quotient > d.speedup_hi * 1.5)
+    return fault("speedup",
+                 fmt::format("is {}, which does not agree with {} ns / {} ns", d.speedup, d.default_ns, d.ns));
+  return {};
 }
 
 Status check_one(const Ranker& r) {
@@ -165,8 +173,17 @@ Status RecordWriter::put(const ProblemKey& problem) {
 // A session is taken up again only where it was begun: elsewhere, two hosts of one kind would mix their samples in a
 // run.
 Status RecordWriter::put(const SessionRecord& s) {
-  Query find = c_.query("SELECT id FROM sessions WHERE uid = :uid");
+  Query find = c_.query(
+      "SELECT s.id AS id, m.key AS key, m.label AS label, b.engine AS engine, b.codegens AS codegens, "
+      "s.settings AS settings, s.started_at AS started_at FROM sessions s JOIN machines m ON m.id = s.machine_id "
+      "JOIN builds b ON b.id = s.build_id WHERE s.uid = :uid");
   if (find.bind(":uid", s.uid).step()) {
+    const char* other = nullptr;
+    if (find.integer("started_at") != s.started_at) other = "started_at";
+    if (find.text("settings") != s.settings) other = "settings";
+    if (find.text("engine") != s.build.engine || find.text("codegens") != s.build.codegens) other = "build";
+    if (find.text("key") != s.machine.key || find.text("label") != s.machine.label) other = "machine";
+    if (other) return fault("uid", fmt::format("'{}' is a session with another {} here", s.uid, other));
     sessions_[s.uid] = find.integer("id");
     return {};
   }
@@ -195,6 +212,12 @@ Status RecordWriter::put(const RunRecord& r) {
       "m.id = r.machine_id JOIN builds b ON b.id = r.build_id WHERE r.uid = :uid");
   if (find.bind(":uid", r.uid).step()) return meet(r, find);
   const int64_t machine = store_.machine_id(r.machine), build = store_.build_id(r.build);
+  if (!r.session.empty()) {
+    Query of = c_.query("SELECT machine_id, build_id FROM sessions WHERE id = :session");
+    const bool same = of.bind(":session", sessions_[r.session]).step() && of.integer("machine_id") == machine &&
+                      of.integer("build_id") == build;
+    if (!same) return fault("session", fmt::format("'{}' is of another machine or build than this run", r.session));
+  }
   c_.query(
         "INSERT INTO runs(uid, machine_id, build_id, session_id, problem_id, started_at, seed, cache_mode, "
         "noise_bound, "
@@ -293,33 +316,32 @@ Status RecordWriter::put(const OutcomeRecord& o) {
   return {};
 }
 
+// A run decides a problem once: a second decision of it would be a changed copy, and win as the newer one.
 Status RecordWriter::put(const DecisionRecord& r) {
   const Decision& d = r.decision;
   HONE_ASSIGN_OR_RETURN(const int64_t run, run_row(r.run));
   HONE_ASSIGN_OR_RETURN(const int64_t problem, store_.problem_id(d.problem));
   const int64_t winner = store_.candidate_id(d.winner), fallback = store_.candidate_id(d.fallback);
-  c_.query(
-        "INSERT INTO decisions(run_id, problem_id, winner_id, fallback_id, verdict, ns, default_ns, speedup, "
-        "speedup_lo, "
-        "speedup_hi, noise_bound, decided_at) SELECT :run, :problem, :winner, :fallback, :verdict, :ns, :default_ns, "
-        ":speedup, :speedup_lo, :speedup_hi, :noise_bound, :decided_at WHERE NOT EXISTS (SELECT 1 FROM decisions WHERE "
-        "run_id = :run AND problem_id = :problem AND winner_id = :winner AND fallback_id = :fallback AND "
-        "verdict = :verdict AND ns = :ns AND default_ns = :default_ns AND speedup = :speedup AND "
-        "speedup_lo = :speedup_lo AND speedup_hi = :speedup_hi AND noise_bound = :noise_bound AND "
-        "decided_at = :decided_at)")
-      .bind(":run", run)
-      .bind(":problem", problem)
-      .bind(":winner", winner)
-      .bind(":fallback", fallback)
-      .bind(":verdict", r.verdict)
-      .bind(":ns", d.ns)
-      .bind(":default_ns", d.default_ns)
-      .bind(":speedup", d.speedup)
-      .bind(":speedup_lo", d.speedup_lo)
-      .bind(":speedup_hi", d.speedup_hi)
-      .bind(":noise_bound", d.noise_bound)
-      .bind(":decided_at", d.decided_at)
-      .run();
+  const auto bind = [&](Query& q) -> Query& {
+    q.bind(":run", run).bind(":problem", problem).bind(":winner", winner).bind(":fallback", fallback);
+    q.bind(":verdict", r.verdict).bind(":ns", d.ns).bind(":default_ns", d.default_ns).bind(":speedup", d.speedup);
+    q.bind(":speedup_lo", d.speedup_lo).bind(":speedup_hi", d.speedup_hi).bind(":noise_bound", d.noise_bound);
+    return q.bind(":decided_at", d.decided_at);
+  };
+  Query find = c_.query(
+      "SELECT winner_id = :winner AND fallback_id = :fallback AND verdict = :verdict AND ns = :ns AND "
+      "default_ns = :default_ns AND speedup = :speedup AND speedup_lo = :speedup_lo AND speedup_hi = :speedup_hi AND "
+      "noise_bound = :noise_bound AND decided_at = :decided_at AS same FROM decisions WHERE run_id = :run AND "
+      "problem_id = :problem ORDER BY same DESC");
+  if (bind(find).step()) {
+    if (find.integer("same") != 0) return {};
+    return fault("run", fmt::format("'{}' has another decision on '{}' here", r.run, d.problem.text));
+  }
+  Query insert = c_.query(
+      "INSERT INTO decisions(run_id, problem_id, winner_id, fallback_id, verdict, ns, default_ns, speedup, "
+      "speedup_lo, speedup_hi, noise_bound, decided_at) VALUES(:run, :problem, :winner, :fallback, :verdict, :ns, "
+      ":default_ns, :speedup, :speedup_lo, :speedup_hi, :noise_bound, :decided_at)");
+  bind(insert).run();
   return {};
 }
 

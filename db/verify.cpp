@@ -26,8 +26,7 @@ constexpr const char* kRules[] = {
     "AS fault FROM decisions d WHERE NOT EXISTS (SELECT 1 FROM samples s WHERE s.run_id = d.run_id AND "
     "s.problem_id = d.problem_id AND s.candidate_id = d.fallback_id) ORDER BY d.id",
     // speed-ups; speedup is a median of ratios within rounds, the quotient one of medians: on a busy machine they
-    // differ
-    // by tens of percent, but not by half
+    // differ by tens of percent, but not by half (transfer_write.cpp has the same two rules)
     "SELECT 'decision ' || id || ': speedup ' || speedup || ' is outside its interval [' || speedup_lo || ', ' || "
     "speedup_hi "
     "|| ']' AS fault FROM decisions WHERE speedup < speedup_lo * 0.999999 OR speedup > speedup_hi * 1.000001 ORDER BY "

@@ -121,6 +121,23 @@ TEST(DbStore, RefusesRecordsThatCannotBeTrue) {
   EXPECT_THAT(add_samples(*store, *run, moved, candidate("p"), one).message(), HasSubstr("stored with family"));
 }
 
+// What is written can be exported and imported again: the ranges are the same.
+TEST(DbStore, RangesAreThoseOfAnImport) {
+  const auto store = must_open(":memory:");
+  const auto run = begin(*store);
+  ASSERT_TRUE(run.ok());
+  const int64_t most = 1'000'000'000'000'000;
+  EXPECT_TRUE(add_samples(*store, *run, problem(1), candidate("a"), {{.round = 0, .order = 0, .ns = most}}).ok());
+  EXPECT_FALSE(add_samples(*store, *run, problem(1), candidate("a"), {{.round = 1, .order = 0, .ns = most + 1}}).ok());
+  for (const int64_t date : {int64_t{-1}, int64_t{253'402'300'800}, std::numeric_limits<int64_t>::min()})
+    EXPECT_FALSE(store->add_decision(*run, decision(problem(1), "a", date)).ok()) << date;
+  EXPECT_TRUE(store->add_decision(*run, decision(problem(1), "a", 253'402'300'799)).ok());
+  Decision slow = decision(problem(1), "a");
+  slow.default_ns = 2e15;
+  EXPECT_FALSE(store->add_decision(*run, slow).ok());
+  EXPECT_FALSE(store->begin_run({.key = "k", .label = std::string(100, '[')}, {}, {}).ok());
+}
+
 TEST(DbStore, OneSlotHoldsOneSample) {
   auto store = must_open("", OpenMode::kInMemory);
   auto run = begin(*store);

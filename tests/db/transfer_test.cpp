@@ -2,6 +2,7 @@
 #include "db/transfer.h"
 
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 
 #include <cmath>
 #include <limits>
@@ -89,7 +90,9 @@ void fill_randomly(Store& store, uint32_t seed, int runs) {
         store.add_outcome(*run, p, candidate(odd[pick(5)]), static_cast<Outcome>(pick(4)), odd[pick(6)], "c").ok());
     Decision d = decision(p, "tuned", 1'700'000'000 + pick(1000));
     d.ns = std::nextafter(1000.0 / (3 + pick(9)), 0);
-    d.speedup = 1.0 + 1e-15 * pick(1000);
+    d.speedup = d.default_ns / d.ns + 1e-15 * pick(1000);
+    d.speedup_lo = d.speedup * 0.9;
+    d.speedup_hi = d.speedup * 1.1;
     d.verdict = static_cast<Verdict>(pick(3));
     if (pick(4)) {
       ASSERT_TRUE(store.add_decision(*run, d).ok());
@@ -302,6 +305,15 @@ TEST(DbTransfer, WrongLinesAreNamedAndNothingIsWritten) {
       {with("\"ns\":1000.0", "\"ns\":null"), "decision: ns is null, must be a number"},
       {with("\"ns\":1000.0", "\"ns\":-1"), "decision: ns is -1, must be finite and positive"},
       {with("\"verdict\":\"new\"", "\"verdict\":\"best\""), "verdict is 'best', must be one of new, kept, tie"},
+      {with("\"speedup\":1.5", "\"speedup\":1.7"), "decision: speedup is 1.7, outside its interval [1.4, 1.6]"},
+      {with("\"default_ns\":1500.0", "\"default_ns\":9500.0"), "does not agree with 9500 ns / 1000 ns"},
+      {with("\"decided_at\":", "\"decided_at\":-"), "decision: decided_at is -"},
+      {with("\"decided_at\":", "\"decided_at\":9999"), "before the year 10000"},
+      {with("\"started_at\":", "\"started_at\":-"), "run: started_at is -"},
+      {with("\"seed\":7", "\"seed\":7,\"seed\":8"), "the field \"seed\" is there twice"},
+      {with("\"threads\":1", "\"threads\":1,\"threads\":2"), "the field \"threads\" is there twice"},
+      {with("\"label\":\"{}\"", "\"label\":\"" + std::string(1000, '[') + "\""), "label is nested too deep"},
+      {with("\"label\":\"{}\"", "\"label\":\"" + std::string(70'000, 'x') + "\""), "label has 70000 bytes"},
       {with("\"m\":1", "\"m\":-1"), "problem: m is -1"},
       {with("\"run\":\"", "\"run\":\"x"), "is not a run of an earlier line"},
       {with("\"noise_bound\":0.01", "\"noise_bound\":[[[[1]]]]"), "nested too deep"},
@@ -349,6 +361,8 @@ TEST(DbTransfer, ConflictsWithWhatIsThereAreRefused) {
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {",1500]", ",1501]", "has a time of 1500 ns already"},
       {"\"seed\":7", "\"seed\":8", "with another seed here"},
+      {"\"verdict\":\"new\"", "\"verdict\":\"tie\"", "has another decision on"},
+      {"\"noise_bound\":0.01,\"decided_at\"", "\"noise_bound\":0.02,\"decided_at\"", "has another decision on"},
       {"\"engine\":\"hone test\"", "\"engine\":\"hone 9\"", "with another build here"},
       {"\"family\":\"matmul", "\"family\":\"other", "is stored with family"}};
   for (const auto& [from, to, what] : cases) {
@@ -357,6 +371,63 @@ TEST(DbTransfer, ConflictsWithWhatIsThereAreRefused) {
     EXPECT_THAT(import_text(*store, other).status().message(), HasSubstr(what));
     EXPECT_EQ(export_text(*store), before);
   }
+}
+
+TEST(DbTransfer, SessionsKeepWhatTheyAre) {
+  const auto source = must_open(":memory:"), store = must_open(":memory:");
+  const MachineLabel machine{.key = "x86-64:avx2", .label = "{}"};
+  const BuildLabel build{.engine = "hone test", .codegens = "asmjit=1"};
+  const auto session = source->claim_session(machine, build, "options", true);
+  ASSERT_TRUE(session.ok());
+  ASSERT_TRUE(source->begin_run(machine, build, {.session_id = session->id}).ok());
+  const std::string text = export_text(*source);
+  ASSERT_GT(added(import_text(*store, text)), 0);
+  auto changed = [&](const std::string& from, const std::string& to, size_t after) {
+    std::string other = text;
+    return other.replace(other.find(from, after), from.size(), to);
+  };
+  const size_t session_line = text.find("\"type\":\"session\""), run_line = text.find("\"type\":\"run\"");
+  EXPECT_THAT(import_text(*store, changed("options", "others", session_line)).status().message(),
+              HasSubstr("is a session with another settings here"));
+  EXPECT_THAT(import_text(*store, changed("hone test", "hone 9", session_line)).status().message(),
+              HasSubstr("is a session with another build here"));
+  const auto fresh = must_open(":memory:");
+  EXPECT_THAT(import_text(*fresh, changed("hone test", "hone 9", run_line)).status().message(),
+              HasSubstr("is of another machine or build than this run"));
+  EXPECT_EQ(export_text(*store), text);
+}
+
+// A file whose rules were switched off: a phase that indexes no name, numbers that fit no int.
+TEST(DbTransfer, ValuesThatNoRecordHoldsAreAnErrorAndNoCrash) {
+  for (const std::string change :
+       {"UPDATE samples SET phase = 1000000", "UPDATE samples SET phase = -1",
+        "UPDATE samples SET position = 4294967296 + position", "UPDATE candidates SET threads = 4294967297 + id"}) {
+    SCOPED_TRACE(change);
+    Folder folder;
+    const std::string bad = folder.file("bad.db");
+    fill(*must_open(bad));
+    run_sql(bad, "PRAGMA ignore_check_constraints = on; " + change);
+    const auto from = must_open(bad, OpenMode::kReadOnly), store = must_open(":memory:");
+    const Status exported = export_lines(*from, {}, [](std::string_view) { return Status{}; });
+    EXPECT_EQ(exported.code(), Code::kDataLoss) << exported.to_string();
+    EXPECT_THAT(exported.message(), HasSubstr("which this hone never writes"));
+    EXPECT_EQ(merge(*store, *from).status().code(), Code::kDataLoss);
+    EXPECT_EQ(rows(*store, "runs"), 0);
+    EXPECT_TRUE(from->all_decisions().ok());
+  }
+}
+
+// Whoever has rows already must not get them again.
+TEST(DbTransfer, WhatFindsTheFileBusyAfterTheFirstRecordIsNotStartedAgain) {
+  const auto store = must_open(":memory:");
+  fill(*store);
+  int lines = 0;
+  const Status s = export_lines(*store, {}, [&](std::string_view) -> Status {
+    if (++lines == 3) throw SQLite::Exception("busy", SQLITE_BUSY);
+    return {};
+  });
+  EXPECT_EQ(s.code(), Code::kUnavailable);
+  EXPECT_EQ(lines, 3);
 }
 
 TEST(DbTransfer, CallerChecksProblemsAndMayStop) {

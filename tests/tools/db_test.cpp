@@ -16,6 +16,7 @@
 #include <random>
 #include <sstream>
 
+#include "tests/db/db_testing.h"
 #include "tests/tools/run_hone.h"
 
 namespace hone::cli_test {
@@ -189,6 +190,10 @@ TEST_F(HoneDb, ImportRefusesWithFileLineAndField) {
   refused({"db", "import", write("family.jsonl", with("\"family\":\"matmul:f32:n=32", "\"family\":\"matmul:f32:n=64"))},
           2, "family.jsonl:3: problem: family of");
   refused({"db", "import", write("m.jsonl", with("\"m\":4", "\"m\":5"))}, 2, "must be 'matmul:f32:n=32,k=16' and m=4");
+  std::string unusual = text;
+  for (size_t at = 0; (at = unusual.find("m=4,n=32,k=16", at)) != std::string::npos;)
+    unusual.replace(at, 13, "k=16,n=32,m=4");
+  refused({"db", "import", write("unusual.jsonl", unusual)}, 2, "must be written 'matmul:f32:m=4,n=32,k=16'");
   refused({"db", "import", write("new.jsonl", with("\"format\":1", "\"format\":2"))}, 1, "update hone");
   std::string garbage(1 << 16, '\0');
   std::mt19937 random(5);
@@ -226,6 +231,43 @@ TEST_F(HoneDb, MergeRefusesWhatIsNoOtherDatabase) {
   EXPECT_EQ(done({"db", "export", "-"}), before);
   refused({"db", "merge", file("none.db")}, 2, "no such file", {.env = {{"HONE_DB", file("fresh.db")}}});
   EXPECT_FALSE(fs::exists(file("fresh.db")));
+}
+
+// Texts of others are shown, and never obeyed by the terminal or by the table.
+TEST_F(HoneDb, TextsOfADatabaseDoNotReachTheTerminalRaw) {
+  done({"db", "import", write("given.jsonl", made_up("\x1b[2J a|b \n| forged |"))});
+  const std::string shown = done({"db", "ls", "-o", "md"});
+  EXPECT_THAT(shown, HasSubstr("\\x1b[2J a\\|b \\x0a\\| forged \\|"));
+  EXPECT_EQ(shown.find('\x1b'), std::string::npos);
+  EXPECT_EQ(lines_of(shown).size(), 3u) << shown;
+}
+
+TEST_F(HoneDb, AnotherKindOfMachineWithThisKeyIsOther) {
+  Json machine = Json::parse(done({"info", "--json"}))["machine"];
+  for (const std::string whose : {"this", "other"}) {
+    std::string text = made_up();
+    const std::string key = "\"key\":\"x86-64:none\"", label = "\"label\":\"{}\"";
+    text.replace(text.find(key), key.size(), "\"key\":" + machine["key"].dump());
+    text.replace(text.find(label), label.size(), "\"label\":" + Json(machine.dump()).dump());
+    const Setting its{.env = {{"HONE_DB", file(whose + ".db")}}};
+    done({"db", "import", write(whose + ".jsonl", text)}, its);
+    EXPECT_EQ(Json::parse(done({"db", "ls", "--json"}, its))["decisions"][0]["machine"], whose);
+    machine["family"] = machine["family"].get<int>() + 1;
+  }
+}
+
+// A label that is a bomb for whoever prints it is refused, and harmless where an older version let it in.
+TEST_F(HoneDb, DeepLabelsNeitherComeInNorHurt) {
+  const std::string bomb = "{\"vendor\":" + std::string(3'000'000, '[') + std::string(3'000'000, ']') + "}";
+  std::string text = made_up();
+  const std::string label = "\"label\":\"{}\"";
+  text.replace(text.find(label), label.size(), "\"label\":" + Json(bomb).dump());
+  refused({"db", "import", write("bomb.jsonl", text)}, 2, "machine: label has");
+  done({"db", "import", write("given.jsonl", made_up())});
+  db::run_sql(file("plans.db"), "UPDATE machines SET label = '" + bomb + "'");
+  done({"explain", kProblem});
+  done({"db", "ls"});
+  done({"db", "gc"});
 }
 
 TEST_F(HoneDb, QueryReadsAndOnlyReads) {
@@ -292,7 +334,8 @@ TEST_F(HoneDb, D1MergedPlansOfAnotherMachineNeverWin) {
         line[plan]["program"] = program;
       }
       if (line["type"] == "decision")
-        line["ns"] = line["default_ns"] = ns, line["decided_at"] = 2'000'000'000 - static_cast<int64_t>(ns);
+        line["ns"] = ns, line["default_ns"] = ns * line["speedup"].get<double>(),
+        line["decided_at"] = 2'000'000'000 - static_cast<int64_t>(ns);
       text += line.dump() + "\n";
     }
     return text;
@@ -356,6 +399,7 @@ TEST_F(HoneDb, PlansAreTheSameBeforeAndAfterGc) {
     for (int i = 0; i < 80; ++i) {
       Json decision = decisions[pick(decisions.size())];
       Json run = runs[decision["run"]];
+      run["session"] = nullptr;  // which is of one machine and build
       run["uid"] = decision["run"] = "r" + std::to_string(seed) + "-" + std::to_string(i);
       if (pick(5) == 0) run["machine"] = "other";
       if (pick(4) == 0) run["build"]["engine"] = pick(2) ? "hone 0.0.9" : "hone 99.0.0";
@@ -365,6 +409,7 @@ TEST_F(HoneDb, PlansAreTheSameBeforeAndAfterGc) {
       winner["threads"] = 1 + pick(3);
       decision["winner"] = winner;
       decision["ns"] = 100.0 + static_cast<double>(pick(1000));
+      decision["default_ns"] = decision["ns"].get<double>() * decision["speedup"].get<double>();
       decision["decided_at"] = 1'700'000'000 + static_cast<int64_t>(pick(60));
       Json sample = samples.begin()->second.front();
       sample["run"] = run["uid"], sample["problem"] = decision["problem"], sample["candidate"] = winner;

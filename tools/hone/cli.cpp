@@ -18,6 +18,7 @@
 
 #include "engine/base/env.h"
 #include "jit/codegen.h"
+#include "tools/hone/table.h"
 
 namespace hone::cli {
 namespace {
@@ -124,7 +125,7 @@ int finish(int code) {
 
 int fail(const Status& status) {
   note(fmt::format("error: {}", status.message()));
-  note(fmt::format("repeat: {}", command_line()));
+  write_message(fmt::format("hone: repeat: {}\n", command_line()));  // as typed, to paste
   const bool typed = status.code() == Code::kInvalidArgument;
   return typed ? kUsage : kFailed;
 }
@@ -152,7 +153,8 @@ int fail_usage(const CLI::App& app, const std::string& why) {
 
 Status typed(const Status& status) { return status.ok() ? status : invalid_argument(status.message()); }
 
-void note(const std::string& message) { write_message(fmt::format("hone: {}\n", message)); }
+// Messages name what files and databases hold, and a terminal obeys control characters.
+void note(const std::string& message) { write_message(fmt::format("hone: {}\n", printable(message))); }
 
 void write_message(std::string_view text) {
   (void)std::fwrite(text.data(), 1, text.size(), stderr);

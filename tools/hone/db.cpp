@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
+#include "engine/base/machine_kind.h"
 #include "kernels/matmul/problem.h"
 #include "tools/hone/db.h"
 #include "tools/hone/json.h"
@@ -16,8 +18,14 @@ Cell gflops(const std::string& problem, double ns) {
   return p->flops() / ns;
 }
 
+// Whether a plan was measured on a machine such as this: one that the resolver takes for the same.
+bool same_machine(const db::MachineLabel& there, const std::optional<Machine>& here) {
+  return here && there.key == here->key() &&
+         kind_difference(kind_of(read_machine_label(there.label)), kind_of(*here)).empty();
+}
+
 // Every decision, newest per problem first. Machine keys are long and mostly equal: people see whether it is this one.
-Table decisions_table(const std::vector<db::StoredDecision>& decisions, const std::string& here) {
+Table decisions_table(const std::vector<db::StoredDecision>& decisions, const std::optional<Machine>& here) {
   Table table{"decisions",
               {{"id"},
                {"problem"},
@@ -38,15 +46,15 @@ Table decisions_table(const std::vector<db::StoredDecision>& decisions, const st
     const db::Decision& d = s.decision;
     table.add({s.id, d.problem.text, std::string(db::verdict_name(d.verdict)), d.winner.codegen,
                int64_t{d.winner.threads}, d.ns, d.ns / 1e3, gflops(d.problem.text, d.ns), d.speedup, d.winner.program,
-               std::string(s.machine.key == here ? "this" : "other"), s.machine.key, s.build.engine,
+               std::string(same_machine(s.machine, here) ? "this" : "other"), s.machine.key, s.build.engine,
                utc(d.decided_at)});
   }
   return table;
 }
 
-std::string machine_key() {
-  const Result<Machine> machine = described_machine();
-  return machine.ok() ? machine->key() : "";
+std::optional<Machine> machine_here() {
+  Result<Machine> machine = described_machine();
+  return machine.ok() ? std::optional(std::move(*machine)) : std::nullopt;
 }
 
 int run_path(const DbArgs& args) {
@@ -68,7 +76,7 @@ int run_ls(const DbArgs& args) {
     decisions = std::move(*all);
   }
   if (decisions.empty()) note("no decisions yet: run hone tune");
-  write_results(render(decisions_table(decisions, machine_key()), *format));
+  write_results(render(decisions_table(decisions, machine_here()), *format));
   return kDone;
 }
 

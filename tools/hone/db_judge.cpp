@@ -57,22 +57,26 @@ bool emitted_here(const plan::Target& target, Isa isa) {
 }  // namespace
 
 struct Judge::State {
-  plan::Target target;
+  std::vector<plan::Target> targets;  // of this machine, and of the one that $HONE_CPU describes
   std::set<int64_t> in_use;
 };
 
 Result<Judge> Judge::make(const std::vector<db::StoredDecision>& decisions) {
-  HONE_ASSIGN_OR_RETURN(const Machine machine, described_machine());
+  // Asking about another machine must not cost this one its plans.
+  HONE_ASSIGN_OR_RETURN(const Machine described, described_machine());
+  HONE_ASSIGN_OR_RETURN(const Machine here, detect_machine());
   auto state = std::make_shared<State>();
   const plan::Decisions known(decisions);
-  for (const int threads : {1, threads_in_force(machine).threads}) {
-    state->target = plan::make_target(machine, threads, jit::compiling_generators(), plan::Purpose::kAsk);
+  for (const Machine* machine : {&described, &here})
+    for (const int threads : {1, threads_in_force(*machine).threads})
+      state->targets.push_back(plan::make_target(*machine, threads, jit::compiling_generators(), plan::Purpose::kAsk));
+  for (const plan::Target& target : state->targets) {
     std::set<std::string> seen;
     for (const db::StoredDecision& d : decisions) {
       if (!seen.insert(d.decision.problem.text).second) continue;
       const Result<matmul::MatmulProblem> problem = matmul::parse_problem(d.decision.problem.text);
       if (!problem.ok()) continue;
-      const Result<plan::MatmulPlan> plan = plan::resolve(*problem, state->target, known);
+      const Result<plan::MatmulPlan> plan = plan::resolve(*problem, target, known);
       if (plan.ok() && plan->from) state->in_use.insert(plan->from->decision);
     }
   }
@@ -95,7 +99,9 @@ db::Worth Judge::worth(const db::StoredDecision& d) const {
     worth.why_not = "not legal for its problem: " + legal.message();
   } else if (d.decision.winner.numerics != "ordered") {
     worth.why_not = fmt::format("another numerics class: {}", d.decision.winner.numerics);
-  } else if (d.machine.key == state_->target.key && !emitted_here(state_->target, program->isa)) {
+  } else if (std::any_of(state_->targets.begin(), state_->targets.end(), [&](const plan::Target& target) {
+               return d.machine.key == target.key && !emitted_here(target, program->isa);
+             })) {
     worth.why_not = fmt::format("no code generator here: for {}", isa_info(program->isa).name);
   }
   return worth;

@@ -67,6 +67,11 @@ class NewFile {
     umask(mask);
     (void)fchmod(fd, 0666 & ~mask);  // mkstemp's 0600 otherwise
     file.file_.reset(fdopen(fd, "w"));
+    if (!file.file_) {
+      const Status status = cannot("write", path);
+      (void)close(fd);
+      return status;
+    }
     return file;
   }
   NewFile(NewFile&& other) noexcept
@@ -184,6 +189,9 @@ Status check_problem(const db::ProblemKey& problem) {
   const Result<matmul::MatmulProblem> parsed = matmul::parse_problem(problem.text);
   if (!parsed.ok()) return {};
   const std::string family = matmul::family(*parsed);
+  const std::string text = matmul::to_string(*parsed);
+  if (problem.text != text)  // would be a second problem of one shape, which nobody asks for
+    return invalid_argument(fmt::format("problem: '{}' must be written '{}'", problem.text, text));
   if (problem.family == family && problem.m == parsed->m) return {};
   return invalid_argument(fmt::format("problem: family of '{}' is '{}' and m={}, must be '{}' and m={}", problem.text,
                                       problem.family, problem.m, family, parsed->m));

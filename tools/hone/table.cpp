@@ -17,6 +17,16 @@ constexpr std::pair<Format, std::string_view> kFormats[] = {
 #undef HONE_FORMAT
 };
 
+// On one line of one column of a terminal, whatever the text holds.
+std::string in_cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '\\') out += '\\';
+    out += c;
+  }
+  return printable(out);
+}
+
 // Four significant digits, without an exponent for anything a person would read aloud.
 std::string for_people(const Cell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell)) return *text;
@@ -38,20 +48,10 @@ std::string plain(const Cell& cell) {
   return for_people(cell);
 }
 
-// On one line of one column of a terminal, whatever the text holds.
 std::string exactly(const Cell& cell) {
   if (std::holds_alternative<std::monostate>(cell)) return "NULL";
   if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{}", *number);
-  std::string out;
-  for (const char c : plain(cell)) {
-    if (c == '|' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out;
+  return in_cell(plain(cell));
 }
 
 const std::string& title(const Column& column) { return column.title.empty() ? column.name : column.title; }
@@ -60,7 +60,7 @@ bool numeric(const Cell& cell) { return std::holds_alternative<double>(cell) || 
 
 std::string render_md(const Table& table) {
   if (table.rows.empty()) return "";
-  const auto shown_as = [&](const Cell& cell) { return table.exact ? exactly(cell) : for_people(cell); };
+  const auto shown_as = [&](const Cell& cell) { return table.exact ? exactly(cell) : in_cell(for_people(cell)); };
   std::vector<size_t> shown;
   for (size_t c = 0; c < table.columns.size(); ++c)
     if (table.columns[c].whom != For::kMachines) shown.push_back(c);
@@ -197,6 +197,18 @@ std::string render_gbench(const Table& table) {
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+    // U+0080 to U+009F are control characters too: one of them begins an escape sequence as ESC [ does.
+    const bool control = c < ' ' || c == 0x7f || (c == 0xc2 && next >= 0x80 && next < 0xa0);
+    out += control ? fmt::format("\\x{:02x}", c) : std::string(1, text[i]);
+  }
+  return out;
+}
 
 Result<Format> parse_format(const std::string& name, bool times) {
   std::vector<std::string_view> names;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -50,10 +51,13 @@ struct Table {
   std::string name;  // of the SQL table
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
-  bool exact = false;  // people too get every digit, NULL by name, and no control characters of a text
+  bool exact = false;  // people too get every digit, and NULL by name
 
   void add(std::vector<Cell> row) { rows.push_back(std::move(row)); }
 };
+
+// Text that a terminal shows and does not obey: control characters as \xNN, a backslash doubled.
+std::string printable(std::string_view text);
 
 // A table without rows is "" in md.
 std::string render(const Table& table, Format format);

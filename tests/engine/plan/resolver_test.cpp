@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <limits>
 
 #include "kernels/matmul/blocking.h"
 
@@ -93,6 +94,16 @@ TEST(PlanResolver, TheNewestDecisionWins) {
 }
 
 // A run that may use one thread only answers another question than the run before it, which found two to be faster.
+// A date that cannot be negated, as a file that is not checked may hold.
+TEST(PlanResolver, AnyDateOfADecisionIsOrdered) {
+  const auto p = problem(128);
+  const MatmulPlan plan = plan_of(p, avx512_target(),
+                                  {tuned(p, kAvx2Program, std::numeric_limits<int64_t>::min()),
+                                   tuned(p, kAvx512Program, std::numeric_limits<int64_t>::max())});
+  ASSERT_TRUE(plan.from.has_value());
+  EXPECT_EQ(plan.from->decision, std::numeric_limits<int64_t>::max());
+}
+
 TEST(PlanResolver, ALaterRunWithFewerThreadsDoesNotHideAFasterPlan) {
   db::StoredDecision both = tuned(problem(1), kAvx512Program, 1), one = tuned(problem(1), kAvx2Program, 2);
   both.decision.ns = 500;
