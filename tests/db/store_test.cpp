@@ -28,7 +28,7 @@ TEST(DbStore, GivesBackWhatWasStored) {
     EXPECT_TRUE(store->set_noise_bound(*run, 0.25).ok());
     const std::vector<Sample> samples = {
         {.round = 1, .order = 3, .ns = 1, .phase = Phase::kConfirm},
-        {.round = int64_t{1} << 40, .order = 2, .ns = std::numeric_limits<int64_t>::max(), .phase = Phase::kSearch}};
+        {.round = int64_t{1} << 40, .order = 2, .ns = 1'000'000'000'000'000, .phase = Phase::kSearch}};
     EXPECT_TRUE(add_samples(*store, *run, problem(4), candidate("p"), samples).ok());
     EXPECT_TRUE(store->add_outcome(*run, problem(4), candidate("q"), Outcome::kCrashed, "SIGILL", "hone tune x").ok());
     EXPECT_TRUE(store->add_decision(*run, expected).ok());
@@ -54,7 +54,7 @@ TEST(DbStore, GivesBackWhatWasStored) {
   ASSERT_EQ(samples->size(), 1u);
   EXPECT_EQ(samples->front().first, candidate("p"));
   ASSERT_EQ(samples->front().second.size(), 2u);
-  EXPECT_EQ(samples->front().second[0].ns, std::numeric_limits<int64_t>::max());  // search before confirm
+  EXPECT_EQ(samples->front().second[0].ns, 1'000'000'000'000'000);  // search before confirm
   EXPECT_EQ(samples->front().second[1].phase, Phase::kConfirm);
 
   auto outcomes = store->outcomes(d.run_id);
