@@ -163,14 +163,14 @@ struct LogSum {
 
 struct DamagedFile::Walk {
   Tree tree;
-  const std::function<void(Record&&)>& on_record;
+  const std::function<void(Row&&)>& on_record;
   int bad = 0;
-  std::optional<Record> last = {};
+  std::optional<Row> last = {};
 
-  bool ascends(const Record& a, const Record& b) const { return DamagedFile::ascends(tree, a, b); }
+  bool ascends(const Row& a, const Row& b) const { return DamagedFile::ascends(tree, a, b); }
 };
 
-bool DamagedFile::ascends(Tree tree, const Record& a, const Record& b) {
+bool DamagedFile::ascends(Tree tree, const Row& a, const Row& b) {
   return tree == Tree::kRowid ? a.rowid < b.rowid : a.values < b.values;
 }
 
@@ -222,7 +222,7 @@ std::string_view DamagedFile::page(uint32_t number) const {
   return std::string_view(bytes_).substr(at, page_size_);
 }
 
-int DamagedFile::read_tree(int64_t root, Tree tree, const std::function<void(Record&&)>& on_record) {
+int DamagedFile::read_tree(int64_t root, Tree tree, const std::function<void(Row&&)>& on_record) {
   Walk walk{.tree = tree, .on_record = on_record};
   if (root < 1 || root > UINT32_MAX) return 1;
   visit(walk, static_cast<uint32_t>(root), nullptr, 0);
@@ -253,21 +253,21 @@ std::vector<uint32_t> DamagedFile::orphans() const {
   return found;
 }
 
-void DamagedFile::read_leaf(uint32_t number, Tree tree, const std::function<void(Record&&)>& on_record) {
+void DamagedFile::read_leaf(uint32_t number, Tree tree, const std::function<void(Row&&)>& on_record) {
   Page p = parse(number, tree);
   if (!p.leaf || !p.sound) return;
   for (Cell& cell : p.cells) on_record(std::move(cell.record));
 }
 
 // `limit`: no key below this page may be greater.
-void DamagedFile::visit(Walk& walk, uint32_t number, const Record* limit, int depth) {
+void DamagedFile::visit(Walk& walk, uint32_t number, const Row* limit, int depth) {
   if (depth > kDeepest || number >= visited_.size() || visited_[number] || page(number).empty()) {
     ++walk.bad;
     return;
   }
   visited_[number] = true;
   Page p = parse(number, walk.tree);
-  const auto emit = [&](Record&& record) {
+  const auto emit = [&](Row&& record) {
     walk.last = record;
     walk.on_record(std::move(record));
   };

@@ -14,19 +14,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <variant>
 #include <vector>
+
+#include "db/value.h"
 
 namespace hone::db {
 
-struct Blob {
-  std::string bytes;
-  auto operator<=>(const Blob&) const = default;
-};
-// In the order in which SQLite sorts values of different kinds.
-using Value = std::variant<std::monostate, int64_t, double, std::string, Blob>;
-
-struct Record {
+struct Row {
   int64_t rowid = 0;  // of a table with rowids
   std::vector<Value> values;
 };
@@ -41,19 +35,19 @@ class DamagedFile {
 
   enum class Tree { kRowid, kKeyed };  // a table with rowids; an index or a WITHOUT ROWID table
   // Calls on_record for each row of the tree in ascending order, and returns the number of bad pages.
-  int read_tree(int64_t root, Tree tree, const std::function<void(Record&&)>& on_record);
+  int read_tree(int64_t root, Tree tree, const std::function<void(Row&&)>& on_record);
 
   // Pages that no tree which was read leads to: leaves, where a page above them is bad. Empty where the list of
   // free pages is damaged too, as pages of deleted rows could not be told from them.
   std::vector<uint32_t> orphans() const;
   // Calls on_record for each row of one sound leaf; does nothing for another page.
-  void read_leaf(uint32_t number, Tree tree, const std::function<void(Record&&)>& on_record);
+  void read_leaf(uint32_t number, Tree tree, const std::function<void(Row&&)>& on_record);
   void forget_visits() { visited_.assign(visited_.size(), false); }
 
  private:
   struct Cell {
     uint32_t child = 0;  // interior pages
-    Record record;
+    Row record;
   };
   struct Page {
     bool sound = false;
@@ -63,7 +57,7 @@ class DamagedFile {
   };
   struct Walk;
 
-  static bool ascends(Tree tree, const Record& a, const Record& b);
+  static bool ascends(Tree tree, const Row& a, const Row& b);
   uint32_t header_field(size_t offset) const;
   std::string_view page(uint32_t number) const;  // empty when it is not there
   void apply_log(std::string_view log);
@@ -71,7 +65,7 @@ class DamagedFile {
   bool parse_cell(std::string_view page, size_t at, Tree tree, bool leaf, Cell& cell, size_t& size) const;
   bool read_payload(std::string_view page, size_t at, size_t length, Tree tree, bool leaf, std::string& payload,
                     size_t& local) const;
-  void visit(Walk& walk, uint32_t number, const Record* limit, int depth);
+  void visit(Walk& walk, uint32_t number, const Row* limit, int depth);
 
   std::string bytes_, log_;
   size_t page_size_ = 4096;

@@ -5,18 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "db/store.h"
+#include "db/value.h"
 
 namespace hone::db {
-
-struct Blob {
-  std::string bytes;
-};
-// monostate: NULL.
-using Value = std::variant<std::monostate, int64_t, double, std::string, Blob>;
 
 struct QuerySink {
   std::function<Status(const std::vector<std::string>&)> columns;  // called once, also when there are no rows

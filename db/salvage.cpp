@@ -66,7 +66,7 @@ struct Indexed {
   std::unordered_map<int64_t, std::map<size_t, Value>> rows;
   std::vector<size_t> surely;  // columns of indices that could be read whole: a row that lacks them there is not true
 
-  bool agrees(const Record& record) const {
+  bool agrees(const Row& record) const {
     const auto row = rows.find(record.rowid);
     if (row == rows.end()) return surely.empty();
     for (const auto& [column, value] : row->second) {
@@ -85,7 +85,7 @@ class Salvage {
 
   // The trees of the file by name, from its schema table.
   void read_roots() {
-    (void)file_.read_tree(1, DamagedFile::Tree::kRowid, [&](Record&& row) {  // copy() counts what is missing
+    (void)file_.read_tree(1, DamagedFile::Tree::kRowid, [&](Row&& row) {  // copy() counts what is missing
       if (row.values.size() != 5) return;
       const auto* name = std::get_if<std::string>(&row.values[1]);
       const auto* root = std::get_if<int64_t>(&row.values[3]);
@@ -97,7 +97,7 @@ class Salvage {
   void find_orphans(const std::vector<Layout>& layouts) {
     const auto walk = [&](const std::string& name, DamagedFile::Tree tree) {
       const auto root = roots_.find(name);
-      if (root != roots_.end()) (void)file_.read_tree(root->second, tree, [](Record&&) {});  // copy() counts faults
+      if (root != roots_.end()) (void)file_.read_tree(root->second, tree, [](Row&&) {});  // copy() counts faults
     };
     for (const Layout& table : layouts) {
       walk(table.name, kind(table));
@@ -115,13 +115,13 @@ class Salvage {
     int refused = guessed ? 1 : 0;
     const int bad =
         file_.read_tree(guessed ? table.usual_root : named->second,
-                        table.rowids ? DamagedFile::Tree::kRowid : DamagedFile::Tree::kKeyed, [&](Record&& row) {
+                        table.rowids ? DamagedFile::Tree::kRowid : DamagedFile::Tree::kKeyed, [&](Row&& row) {
                           if (guessed && row.values.size() != table.columns.size()) return;
                           if (!take(table, indexed, std::move(row))) ++refused;
                         });
     // Leaves that a bad page led to. A row of another table has another number of columns or is refused, except that
     // machines and builds (three columns, two of them texts) look alike; these are small and have no page above them.
-    const auto adopt = [&](Record&& row) {
+    const auto adopt = [&](Row&& row) {
       if (row.values.size() == table.columns.size()) (void)take(table, indexed, std::move(row));  // of another table
     };
     if (bad > 0 && table.columns.size() != 3) {
@@ -143,7 +143,7 @@ class Salvage {
     for (const Index& index : table.indices) {
       const auto root = roots_.find(index.name);
       if (root == roots_.end()) continue;
-      const int bad = file_.read_tree(root->second, DamagedFile::Tree::kKeyed, [&](Record&& row) {
+      const int bad = file_.read_tree(root->second, DamagedFile::Tree::kKeyed, [&](Row&& row) {
         // The columns, then the number of the row.
         const auto* rowid = row.values.empty() ? nullptr : std::get_if<int64_t>(&row.values.back());
         if (!rowid || row.values.size() != index.columns.size() + 1) return;
@@ -155,7 +155,7 @@ class Salvage {
     return indexed;
   }
 
-  bool take(const Layout& table, Indexed& indexed, Record&& row) {
+  bool take(const Layout& table, Indexed& indexed, Row&& row) {
     if (row.values.size() > table.columns.size()) return false;
     if (table.rowids) {
       // INTEGER PRIMARY KEY is stored as NULL and means the number of the row.
