@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/tools/run_hone.h"
+#include "tests/tools/scratch.h"
 
 namespace hone::cli_test {
 namespace {
@@ -31,27 +32,14 @@ using testing::StartsWith;
 
 constexpr char kProblem[] = "matmul:f32:m=4,n=32,k=16";
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
 std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) keys.push_back(key);
   return keys;
 }
 
-class HoneCli : public testing::Test {
+class HoneCli : public Scratch {
  protected:
-  HoneCli()
-      : scratch_(fs::path(testing::TempDir()) / ("hone_cli_" + std::to_string(getpid()) + "_" +
-                                                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(scratch_);
-    fs::create_directories(scratch_);
-  }
   void SetUp() override {
     const Outcome info = hone({"info", "--json"});
     ASSERT_EQ(info.code, 0) << info.err;
@@ -59,13 +47,6 @@ class HoneCli : public testing::Test {
     for (const Json& codegen : parsed["codegens"])
       if (!codegen["isa"].empty()) return;
     GTEST_SKIP() << "hone has no code for this CPU: it needs AVX2 and FMA";
-  }
-  ~HoneCli() override { fs::remove_all(scratch_); }
-
-  std::string file(const std::string& name) const { return (scratch_ / name).string(); }
-  std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(file(name), std::ios::binary) << content;
-    return file(name);
   }
   Outcome hone(const std::vector<std::string>& args, Setting setting = {}) const {
     setting.env.try_emplace("HONE_DB", file("plans.db"));
@@ -84,8 +65,6 @@ class HoneCli : public testing::Test {
     EXPECT_THAT(lines[lines.size() - 2], testing::AllOf(StartsWith("hone: error: "), HasSubstr(what)));
     EXPECT_THAT(lines.back(), testing::AllOf(StartsWith("hone: repeat: "), HasSubstr("/hone")));
   }
-
-  fs::path scratch_;
 };
 
 TEST_F(HoneCli, InfoHasTheKeysOfTheContract) {

@@ -17,6 +17,7 @@
 
 #include "tests/db/db_testing.h"
 #include "tests/tools/run_hone.h"
+#include "tests/tools/scratch.h"
 
 namespace hone::cli_test {
 namespace {
@@ -29,28 +30,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-class HoneDb : public testing::Test {
+class HoneDb : public Scratch {
  protected:
-  HoneDb()
-      : scratch_(fs::path(testing::TempDir()) / ("hone_db_cli_" + std::to_string(getpid()) + "_" +
-                                                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(scratch_);
-    fs::create_directories(scratch_);
-  }
-  ~HoneDb() override { fs::remove_all(scratch_); }
-
-  std::string file(const std::string& name) const { return (scratch_ / name).string(); }
-  std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(file(name), std::ios::binary) << content;
-    return file(name);
-  }
   std::string read(const std::string& name) const {
     std::ifstream in(file(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -129,7 +110,6 @@ class HoneDb : public testing::Test {
   }
 
   static constexpr char kProblem[] = "matmul:f32:m=4,n=32,k=16";
-  fs::path scratch_;
 };
 
 TEST_F(HoneDb, ExportImportMergeAndExportAgainIsTheSameText) {

@@ -11,6 +11,7 @@
 #include "autotune/learn/ranker.h"
 #include "tests/autotune/learn/learn_testing.h"
 #include "tests/tools/run_hone.h"
+#include "tests/tools/scratch.h"
 
 namespace hone::cli_test {
 namespace {
@@ -20,17 +21,8 @@ using autotune::MeasuredGroup;
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
-class Learn : public testing::Test {
+class Learn : public Scratch {
  protected:
-  Learn()
-      : scratch_(fs::path(testing::TempDir()) / ("hone_learn_" + std::to_string(getpid()) + "_" +
-                                                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(scratch_);
-    fs::create_directories(scratch_);
-  }
-  ~Learn() override { fs::remove_all(scratch_); }
-
-  std::string file(const std::string& name) const { return (scratch_ / name).string(); }
   Outcome learn(const std::vector<std::string>& more = {}) {
     std::vector<std::string> args = {"db", "learn", "--db", file("a.db")};
     args.insert(args.end(), more.begin(), more.end());
@@ -68,8 +60,6 @@ class Learn : public testing::Test {
     EXPECT_THAT(outcome.err, HasSubstr("this build has no learned ranker: install libxgboost-dev and build again"));
     return false;
   }
-
-  fs::path scratch_;
 };
 
 TEST_F(Learn, KeepsAModelThatIsBetterOnHeldOutProblems) {

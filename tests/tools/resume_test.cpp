@@ -13,6 +13,7 @@
 
 #include "db/store.h"
 #include "tests/tools/run_hone.h"
+#include "tests/tools/scratch.h"
 
 namespace hone::cli_test {
 namespace {
@@ -39,16 +40,8 @@ std::vector<Json> objects(const std::string& jsonl) {
   return parsed;
 }
 
-class Resume : public testing::Test {
+class Resume : public Scratch {
  protected:
-  Resume()
-      : scratch_(fs::path(testing::TempDir()) / ("hone_resume_" + std::to_string(getpid()) + "_" +
-                                                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(scratch_);
-    fs::create_directories(scratch_);
-  }
-  ~Resume() override { fs::remove_all(scratch_); }
-
   void SetUp() override {
     const Outcome info = run_hone({"info", "--json"}, {.env = {{"HONE_DB", ":memory:"}}});
     ASSERT_EQ(info.code, 0) << info.err;
@@ -101,8 +94,6 @@ class Resume : public testing::Test {
     }
     return decisions;
   }
-
-  const fs::path scratch_;
 };
 
 TEST_F(Resume, D3KilledTwentyTimesAtRandomMomentsLosesAtMostTheRoundUnderWay) {
