@@ -1,10 +1,8 @@
 #include "engine/base/core_classes.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/engine/base/fake_root.h"
 
 namespace hone {
 namespace {
@@ -19,20 +17,7 @@ TEST(CoreClasses, CountsCpuLists) {
     EXPECT_EQ(count_cpu_list(wrong), std::nullopt) << wrong;
 }
 
-class CoreClassesFiles : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "hone_cores_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
-  std::string root_;
-};
+using CoreClassesFiles = FakeRoot;
 
 TEST_F(CoreClassesFiles, HybridCpu) {
   write("/sys/devices/system/cpu/online", "0-23\n");

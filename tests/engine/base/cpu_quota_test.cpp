@@ -7,6 +7,8 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/engine/base/fake_root.h"
+
 namespace hone {
 namespace {
 
@@ -48,21 +50,7 @@ TEST(CpuQuota, TheTighterOneDecidesAndOneIsTheLeast) {
   EXPECT_EQ(usable_cpus(0, std::nullopt).count, 1);
 }
 
-// A file system in a temporary folder.
-class CpuQuotaFiles : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "hone_cgroup_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
-  std::string root_;
-};
+using CpuQuotaFiles = FakeRoot;
 
 TEST_F(CpuQuotaFiles, V2TakesTheTightestAncestor) {
   write("/proc/self/cgroup", "0::/slice/app\n");
