@@ -37,21 +37,26 @@ Result<int64_t> SqliteStore::save_ranker(const Ranker& r) {
   });
 }
 
+Ranker read_ranker(const Query& q) {
+  return {.machine_key = q.text("machine_key"),
+          .features = q.text("features"),
+          .trained_at = q.integer("trained_at"),
+          .problems = q.integer("problems"),
+          .samples = q.integer("samples"),
+          .correlation = q.real("correlation"),
+          .baseline_correlation = q.real("baseline_correlation"),
+          .model = q.text("model")};
+}
+
 Result<std::optional<Ranker>> SqliteStore::newest_ranker(const std::string& machine_key, const std::string& features) {
   return read([&]() -> Result<std::optional<Ranker>> {
     Query q = connection_->query(
         "SELECT id, machine_key, features, trained_at, problems, samples, correlation, baseline_correlation, model "
         "FROM rankers WHERE machine_key = :key AND features = :features ORDER BY trained_at DESC, id DESC LIMIT 1");
     if (!q.bind(":key", machine_key).bind(":features", features).step()) return std::optional<Ranker>();
-    return std::optional<Ranker>({.id = q.integer("id"),
-                                  .machine_key = q.text("machine_key"),
-                                  .features = q.text("features"),
-                                  .trained_at = q.integer("trained_at"),
-                                  .problems = q.integer("problems"),
-                                  .samples = q.integer("samples"),
-                                  .correlation = q.real("correlation"),
-                                  .baseline_correlation = q.real("baseline_correlation"),
-                                  .model = q.text("model")});
+    Ranker ranker = read_ranker(q);
+    ranker.id = q.integer("id");
+    return std::optional<Ranker>(std::move(ranker));
   });
 }
 

@@ -252,28 +252,33 @@ Result<int64_t> SqliteStore::add_decision(int64_t run_id, const Decision& d) {
   return write([&]() -> Result<int64_t> {
     HONE_RETURN_IF_ERROR(require_run(run_id));
     HONE_ASSIGN_OR_RETURN(const int64_t problem_row, problem_id(d.problem));
-    connection_
-        ->query(
-            "INSERT INTO decisions(run_id, problem_id, winner_id, fallback_id, verdict, ns, default_ns, speedup, "
-            "speedup_lo, "
-            "speedup_hi, noise_bound, decided_at) VALUES(:run, :problem, :winner, :fallback, :verdict, :ns, "
-            ":default_ns, "
-            ":speedup, :speedup_lo, :speedup_hi, :noise_bound, :decided_at)")
-        .bind(":run", run_id)
-        .bind(":problem", problem_row)
-        .bind(":winner", candidate_id(d.winner))
-        .bind(":fallback", candidate_id(d.fallback))
-        .bind(":verdict", std::string(verdict_name(d.verdict)))
-        .bind(":ns", d.ns)
-        .bind(":default_ns", d.default_ns)
-        .bind(":speedup", d.speedup)
-        .bind(":speedup_lo", d.speedup_lo)
-        .bind(":speedup_hi", d.speedup_hi)
-        .bind(":noise_bound", d.noise_bound)
-        .bind(":decided_at", d.decided_at != 0 ? d.decided_at : unix_now())
-        .run();
-    return connection_->database().getLastInsertRowid();
+    Decision dated = d;
+    if (dated.decided_at == 0) dated.decided_at = unix_now();
+    return insert_decision(run_id, dated, problem_row, std::string(verdict_name(d.verdict)));
   });
+}
+
+int64_t SqliteStore::insert_decision(int64_t run_id, const Decision& d, int64_t problem_row,
+                                     const std::string& verdict) {
+  connection_
+      ->query(
+          "INSERT INTO decisions(run_id, problem_id, winner_id, fallback_id, verdict, ns, default_ns, speedup, "
+          "speedup_lo, speedup_hi, noise_bound, decided_at) VALUES(:run, :problem, :winner, :fallback, :verdict, :ns, "
+          ":default_ns, :speedup, :speedup_lo, :speedup_hi, :noise_bound, :decided_at)")
+      .bind(":run", run_id)
+      .bind(":problem", problem_row)
+      .bind(":winner", candidate_id(d.winner))
+      .bind(":fallback", candidate_id(d.fallback))
+      .bind(":verdict", verdict)
+      .bind(":ns", d.ns)
+      .bind(":default_ns", d.default_ns)
+      .bind(":speedup", d.speedup)
+      .bind(":speedup_lo", d.speedup_lo)
+      .bind(":speedup_hi", d.speedup_hi)
+      .bind(":noise_bound", d.noise_bound)
+      .bind(":decided_at", d.decided_at)
+      .run();
+  return connection_->database().getLastInsertRowid();
 }
 
 void SqliteStore::forget_ids_of_others() {

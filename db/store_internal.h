@@ -77,6 +77,8 @@ class SqliteStore final : public Store {
   int64_t build_id(const BuildLabel& build);
   Result<int64_t> problem_id(const ProblemKey& problem);
   int64_t candidate_id(const Candidate& candidate);
+  // `verdict` as it is stored: an import may bring one that this version has no name for.
+  int64_t insert_decision(int64_t run_id, const Decision& decision, int64_t problem_row, const std::string& verdict);
   // Rows were deleted: row numbers that were looked up may be of others.
   void forget_ids() { ids_ = {}; }
 
@@ -156,6 +158,9 @@ Result<std::unique_ptr<Store>> open_with(const OpenOptions& options, std::span<c
 
 // The store as what it is. Error: unsupported when it is another kind, which has no rows of its own.
 Result<SqliteStore*> as_sqlite(Store& store);
+
+// Of a row of rankers, without its id.
+Ranker read_ranker(const Query& q);
 
 std::string new_uid();  // 128 random bits, in hex
 int64_t unix_now();

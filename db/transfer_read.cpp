@@ -249,14 +249,7 @@ class RecordReader {
         "problems, samples, correlation, baseline_correlation");
     q.bind(":machine", options_.machine_key);
     while (q.step()) {
-      HONE_RETURN_IF_ERROR(emit(Ranker{.machine_key = q.text("machine_key"),
-                                       .features = q.text("features"),
-                                       .trained_at = q.integer("trained_at"),
-                                       .problems = q.integer("problems"),
-                                       .samples = q.integer("samples"),
-                                       .correlation = q.real("correlation"),
-                                       .baseline_correlation = q.real("baseline_correlation"),
-                                       .model = q.text("model")}));
+      HONE_RETURN_IF_ERROR(emit(read_ranker(q)));
     }
     return {};
   }

@@ -322,26 +322,19 @@ Status RecordWriter::put(const DecisionRecord& r) {
   HONE_ASSIGN_OR_RETURN(const int64_t run, run_row(r.run));
   HONE_ASSIGN_OR_RETURN(const int64_t problem, store_.problem_id(d.problem));
   const int64_t winner = store_.candidate_id(d.winner), fallback = store_.candidate_id(d.fallback);
-  const auto bind = [&](Query& q) -> Query& {
-    q.bind(":run", run).bind(":problem", problem).bind(":winner", winner).bind(":fallback", fallback);
-    q.bind(":verdict", r.verdict).bind(":ns", d.ns).bind(":default_ns", d.default_ns).bind(":speedup", d.speedup);
-    q.bind(":speedup_lo", d.speedup_lo).bind(":speedup_hi", d.speedup_hi).bind(":noise_bound", d.noise_bound);
-    return q.bind(":decided_at", d.decided_at);
-  };
   Query find = c_.query(
       "SELECT winner_id = :winner AND fallback_id = :fallback AND verdict = :verdict AND ns = :ns AND "
       "default_ns = :default_ns AND speedup = :speedup AND speedup_lo = :speedup_lo AND speedup_hi = :speedup_hi AND "
       "noise_bound = :noise_bound AND decided_at = :decided_at AS same FROM decisions WHERE run_id = :run AND "
       "problem_id = :problem ORDER BY same DESC");
-  if (bind(find).step()) {
+  find.bind(":run", run).bind(":problem", problem).bind(":winner", winner).bind(":fallback", fallback);
+  find.bind(":verdict", r.verdict).bind(":ns", d.ns).bind(":default_ns", d.default_ns).bind(":speedup", d.speedup);
+  find.bind(":speedup_lo", d.speedup_lo).bind(":speedup_hi", d.speedup_hi).bind(":noise_bound", d.noise_bound);
+  if (find.bind(":decided_at", d.decided_at).step()) {
     if (find.integer("same") != 0) return {};
     return fault("run", fmt::format("'{}' has another decision on '{}' here", r.run, d.problem.text));
   }
-  Query insert = c_.query(
-      "INSERT INTO decisions(run_id, problem_id, winner_id, fallback_id, verdict, ns, default_ns, speedup, "
-      "speedup_lo, speedup_hi, noise_bound, decided_at) VALUES(:run, :problem, :winner, :fallback, :verdict, :ns, "
-      ":default_ns, :speedup, :speedup_lo, :speedup_hi, :noise_bound, :decided_at)");
-  bind(insert).run();
+  (void)store_.insert_decision(run, d, problem, r.verdict);  // its number is this file's business
   return {};
 }
 
