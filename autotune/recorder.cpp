@@ -20,6 +20,12 @@ db::Candidate record(const Candidate& c) {
           .threads = c.threads};
 }
 
+std::optional<Candidate> candidate_of(const db::Candidate& record, const matmul::MatmulProblem& problem) {
+  const Result<matmul::TransformProgram> program = matmul::parse_program(record.program);
+  if (!program.ok() || !matmul::legal(problem, *program).ok()) return std::nullopt;
+  return Candidate{matmul::canonical(problem, *program), record.codegen, record.threads};
+}
+
 db::MachineLabel machine_record(const Machine& machine) {
   return {.key = machine.key(), .label = machine_to_json(machine)};
 }
@@ -112,12 +118,10 @@ class Finder {
   }
 
   int find(const db::Candidate& stored) {
-    const Result<matmul::TransformProgram> program = matmul::parse_program(stored.program);
-    if (!program.ok() || !matmul::legal(problem_, *program).ok()) return -1;
-    Candidate candidate{matmul::canonical(problem_, *program), stored.codegen, stored.threads};
-    if (record(candidate) != stored) return -1;
-    const auto [at, added] = index_.emplace(name(candidate), static_cast<int>(candidates_.size()));
-    if (added) candidates_.push_back(std::move(candidate));
+    std::optional<Candidate> candidate = candidate_of(stored, problem_);
+    if (!candidate || record(*candidate) != stored) return -1;
+    const auto [at, added] = index_.emplace(name(*candidate), static_cast<int>(candidates_.size()));
+    if (added) candidates_.push_back(*std::move(candidate));
     return at->second;
   }
 

@@ -4,6 +4,7 @@
 // the tune goes on. Only a busy store is asked again the next round.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ namespace hone::autotune {
 
 // How a candidate, a machine and this build are named in the store.
 db::Candidate record(const Candidate& candidate);
+// The candidate that a record names; nothing when this build cannot read its program or it is not legal for `problem`.
+std::optional<Candidate> candidate_of(const db::Candidate& record, const matmul::MatmulProblem& problem);
 db::MachineLabel machine_record(const Machine& machine);
 db::BuildLabel build_record();
 db::ProblemKey problem_record(const matmul::MatmulProblem& problem);

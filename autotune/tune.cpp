@@ -130,18 +130,16 @@ class Tuning {
   }
 
   bool join(const db::Candidate& winner) {
-    const Result<matmul::TransformProgram> program = matmul::parse_program(winner.program);
-    if (!program.ok() || !context_.machine.supports(program->isa) || !matmul::legal(problem_, *program).ok())
-      return false;
-    if (options_.panel > 0 && program->panel != options_.panel) return false;
+    const std::optional<Candidate> candidate = candidate_of(winner, problem_);
+    if (!candidate || !context_.machine.supports(candidate->program.isa)) return false;
+    if (options_.panel > 0 && candidate->program.panel != options_.panel) return false;
     // Only what this run may choose: a decision is made among the thread counts and code generators that were asked
     // for.
     if (winner.numerics != "ordered" || !contains(target_.codegens, winner.codegen)) return false;
     if (!contains(target_.threads, winner.threads)) return false;
-    const Candidate candidate{matmul::canonical(problem_, *program), winner.codegen, winner.threads};
-    const auto at = std::find(space_.candidates.begin(), space_.candidates.end(), candidate);
+    const auto at = std::find(space_.candidates.begin(), space_.candidates.end(), *candidate);
     incumbent_ = static_cast<int>(at - space_.candidates.begin());
-    if (at == space_.candidates.end()) space_.candidates.push_back(candidate);
+    if (at == space_.candidates.end()) space_.candidates.push_back(*candidate);
     return true;
   }
 
