@@ -94,7 +94,7 @@ Result<Evaluation> evaluate(const std::vector<MeasuredGroup>& groups, uint64_t s
                                   .analytical = quality(g, estimates(g.problem, candidates, g.machine))});
     }
   }
-  Evaluation evaluation{.problems_trained = static_cast<int>(problems.size())};
+  Evaluation evaluation;
   for (const auto& [problem, list] : held_out) {
     evaluation.problems.push_back(merged(problem, list));
     evaluation.candidates += evaluation.problems.back().candidates;

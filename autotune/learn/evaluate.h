@@ -31,7 +31,7 @@ struct HeldOut {
 struct Evaluation {
   std::vector<HeldOut> problems;     // in the order of their texts
   OrderQuality learned, analytical;  // means
-  int problems_trained = 0, candidates = 0;
+  int candidates = 0;
   // Better correlation, and regret that is not larger by more than measuring noise.
   bool better() const {
     return learned.correlation > analytical.correlation && learned.regret <= analytical.regret + 0.002;
