@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
+#include <string>
 
 namespace hone::matmul {
 namespace {
@@ -76,6 +79,19 @@ TEST(MatmulShapeFile, DefaultListParses) {
     (s.problem.m == 1 ? decode : prefill) = true;
   }
   EXPECT_TRUE(decode && prefill);
+}
+
+// Every list of bench/shapes is one that tune and bench take, without a problem twice.
+TEST(MatmulShapeFile, ShippedListsParse) {
+  const std::map<std::string, size_t> sizes = {{"llm", 90}, {"square", 13}, {"odd", 12}, {"large", 11}};
+  for (const auto& [name, size] : sizes) {
+    const auto shapes = read_shape_file(std::string(HONE_SOURCE_DIR "/bench/shapes/") + name + ".txt");
+    ASSERT_TRUE(shapes.ok()) << shapes.status().to_string();
+    std::set<std::string> problems;
+    for (const Shape& s : *shapes) problems.insert(to_string(s.problem));
+    EXPECT_EQ(problems.size(), size) << name;
+    EXPECT_EQ(shapes->size(), size) << name;
+  }
 }
 
 }  // namespace
