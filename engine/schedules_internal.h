@@ -17,7 +17,7 @@ class Schedules {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<runtime::Schedule>& schedule = by_threads_[threads];
     if (schedule == nullptr) {
-      HONE_ASSIGN_OR_RETURN(schedule, runtime::make_tbb(threads));
+      HONE_ASSIGN_OR_RETURN(schedule, runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
     }
     return schedule.get();
   }

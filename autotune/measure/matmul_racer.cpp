@@ -59,7 +59,7 @@ Result<std::unique_ptr<MatmulRacer>> MatmulRacer::create(const MatmulProblem& pr
 Result<runtime::Schedule*> MatmulRacer::schedule(int threads) {
   std::unique_ptr<runtime::Schedule>& slot = schedules_[threads];
   if (slot == nullptr) {
-    HONE_ASSIGN_OR_RETURN(slot, runtime::make_schedule(threads));
+    HONE_ASSIGN_OR_RETURN(slot, runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
   }
   return slot.get();
 }
@@ -162,7 +162,7 @@ Status MatmulRacer::check_guarded(const Candidate& candidate, Ready& ready) {
   HONE_ASSIGN_OR_RETURN(operands.b, guarded_b(ready.width));
   operands.a = a.as<float>().data();
   operands.c = c.as<float>().data();
-  const std::unique_ptr<runtime::Schedule> sequential = runtime::make_sequential();
+  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Schedule> sequential, runtime::make_schedule({}));
   HONE_RETURN_IF_ERROR(call(ready, *sequential, shape, operands));
   if (!c.slack_intact()) return data_loss("the kernel wrote before the first element of C");
   return judge(shape, c.as<float>());

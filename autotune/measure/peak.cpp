@@ -203,7 +203,8 @@ CeilingProbe::~CeilingProbe() = default;
 
 Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule, runtime::make_schedule(threads));
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule,
+                        runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
   auto impl = std::make_unique<Impl>(Impl{where, std::move(schedule)});
   HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
   return CeilingProbe(std::move(impl));
@@ -286,8 +287,9 @@ namespace {
 Result<Peak> measure(const Machine& machine, const PeakOptions& options) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
   const int all = std::max(1, options.threads > 0 ? options.threads : machine.cpus_usable);
-  std::unique_ptr<runtime::Schedule> one = runtime::make_sequential();
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> every, runtime::make_tbb(all));
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> one, runtime::make_schedule({}));
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> every,
+                        runtime::make_schedule({runtime::ScheduleKind::kTbb, all}));
   // Half of the L2 size that blocking relies on: more would measure L3, less L1.
   const int64_t l2_bytes = blocking_caches(machine).l2 / 2;
 

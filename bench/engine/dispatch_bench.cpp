@@ -49,7 +49,8 @@ BENCHMARK(bare_kernel);
 // asleep must be woken.
 void region(benchmark::State& state, int threads, std::chrono::microseconds pause) {
   using Clock = std::chrono::steady_clock;
-  const Result<std::unique_ptr<runtime::Schedule>> made = runtime::make_tbb(threads);
+  const Result<std::unique_ptr<runtime::Schedule>> made =
+      runtime::make_schedule({runtime::ScheduleKind::kTbb, threads});
   if (value_or_skip(state, made) == nullptr) return;
   std::vector<double> ns;
   for (auto _ : state) {

@@ -1,24 +1,73 @@
+// See schedule.h. What holds for every kind of Schedule is here, once: cuts, what runs inline, failures, events.
 #include "engine/runtime/schedule.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <stdexcept>
+
+#include "engine/base/cpu_quota.h"
+#include "engine/runtime/pools_internal.h"
 #include "engine/runtime/region_internal.h"
+#include "engine/runtime/trace.h"
 
 namespace hone::runtime {
 namespace {
 
-thread_local bool t_in_region = false;
+constexpr std::array<std::string_view, 3> kKindNames = {"sequential", "tbb", "dedicated"};
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 class Sequential final : public Schedule {
  public:
-  int parallelism() const override { return 1; }
-  std::string name() const override { return "sequential"; }
-  void for_range(RegionTag, int64_t n, int64_t, RangeBody body) override {
-    if (n > 0) body.fn(body.context, 0, n);
-  }
+  explicit Sequential(const ScheduleRequest& requested) : Schedule("sequential", requested, {}) {}
+
+ protected:
+  bool run(Region&) override { return false; }  // of one thread: there is no region
 };
 
+// What `request` becomes here, and why it is not itself.
+struct Choice {
+  ScheduleRequest effective;
+  std::string reason;
+};
+
+Choice choose(const ScheduleRequest& request) {
+  if (request.threads == 1) return {{}, ""};
+  Choice choice{request, ""};
+  if (request.kind == ScheduleKind::kDedicated) {
+    const UsableCpus usable = usable_cpus(affinity_cpus(), read_cpu_quota(""));
+    if (usable.count >= request.threads) return choice;
+    choice.effective.kind = ScheduleKind::kTbb;
+    choice.reason = fmt::format("this process may use {} CPUs ({})", usable.count, usable.source);
+  }
+  if (!tbb_works_in_this_process()) {
+    choice.effective = {};
+    choice.reason +=
+        fmt::format("{}the threads of TBB did not come along through fork()", choice.reason.empty() ? "" : "; ");
+  }
+  return choice;
+}
+
 }  // namespace
+
+std::string_view schedule_kind_name(ScheduleKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
+
+Result<ScheduleKind> parse_schedule_kind(std::string_view name) {
+  for (size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<ScheduleKind>(i);
+  return invalid_argument(fmt::format("unknown schedule '{}'; there are {}", name, fmt::join(kKindNames, ", ")));
+}
+
+std::string to_string(const ScheduleRequest& request) {
+  const std::string_view kind = schedule_kind_name(request.kind);
+  return request.kind == ScheduleKind::kSequential ? std::string(kind) : fmt::format("{}({})", kind, request.threads);
+}
 
 int64_t task_count(int64_t n, int64_t grain, int parallelism) {
   if (n <= 0) return 0;
@@ -33,23 +82,67 @@ TaskRange task_range(int64_t n, int64_t tasks, int64_t task) {
   return {.begin = cut(task), .end = cut(task + 1)};
 }
 
-std::unique_ptr<Schedule> make_sequential() { return std::make_unique<Sequential>(); }
-
-Result<std::unique_ptr<Schedule>> make_schedule(int threads) {
-  if (threads == 1) return make_sequential();
-  return make_tbb(threads);
+Result<std::unique_ptr<Schedule>> make_schedule(const ScheduleRequest& request) {
+  if (request.threads < 1 || request.threads > kMaxThreads)
+    return invalid_argument(fmt::format("threads must be from 1 to {}, got {}", kMaxThreads, request.threads));
+  if (request.kind == ScheduleKind::kSequential && request.threads != 1)
+    return invalid_argument(fmt::format("a sequential schedule has 1 thread, not {}", request.threads));
+  const Choice choice = choose(request);
+  if (!choice.reason.empty() && tracing())
+    emit(ScheduleDowngraded{to_string(request), to_string(choice.effective), choice.reason});
+  switch (choice.effective.kind) {
+    case ScheduleKind::kSequential:
+      return std::unique_ptr<Schedule>(std::make_unique<Sequential>(request));
+    case ScheduleKind::kTbb:
+      return make_tbb(request, choice.effective);
+    case ScheduleKind::kDedicated:
+      return make_dedicated(request, choice.effective);
+  }
+  return internal_error("a kind of schedule that does not exist");
 }
 
-bool in_region() { return t_in_region; }
+Schedule::Schedule(std::string name, const ScheduleRequest& requested, const ScheduleRequest& effective)
+    : name_(std::move(name)), requested_(requested), effective_(effective), process_(process_number()) {}
 
-RegionScope::RegionScope(const FloatControl& of_caller) : own_(FloatControl::current()), outer_(t_in_region) {
-  of_caller.apply();
-  t_in_region = true;
+bool Schedule::in_its_process() const { return process_number() == process_; }
+
+void Schedule::for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body) {
+  if (closed_.load(std::memory_order_relaxed)) throw std::logic_error(name_ + " is closed; make a new schedule");
+  const int64_t tasks = task_count(n, grain, parallelism());
+  if (tasks == 0) return;
+  if (tasks == 1 || in_region()) return body.fn(body.context, 0, n);
+  if (!in_its_process()) {
+    // Once: the schedule stays what it is now.
+    const bool said = said_forked_.exchange(true, std::memory_order_relaxed);
+    return run_inline(n, body, said ? "" : "its threads did not come along through fork()");
+  }
+  const bool traced = tracing();
+  const int64_t begin_ns = traced ? now_ns() : 0;
+  Region region(n, tasks, body);
+  if (!run(region)) return run_inline(n, body, "its threads work for another caller");
+  if (traced)
+    emit(ScheduleRegion{.op = tag.op,
+                        .node = tag.node,
+                        .schedule = name_,
+                        .elements = n,
+                        .tasks = tasks,
+                        .grain = grain,
+                        .begin_ns = begin_ns,
+                        .duration_ns = now_ns() - begin_ns,
+                        .failed = region.failures() > 0,
+                        .failures = region.failures()});
+  region.rethrow();
 }
 
-RegionScope::~RegionScope() {
-  t_in_region = outer_;
-  own_.apply();
+void Schedule::run_inline(int64_t n, RangeBody body, std::string_view reason) {
+  if (!reason.empty() && tracing()) emit(ScheduleDowngraded{name_, "sequential", reason});
+  body.fn(body.context, 0, n);
+}
+
+void Schedule::close() {
+  if (in_region()) throw std::logic_error(name_ + " cannot be closed from inside a region");
+  closed_.store(true, std::memory_order_relaxed);
+  end_threads();
 }
 
 }  // namespace hone::runtime

@@ -1,69 +1,116 @@
-// A Schedule on oneTBB: one task_arena of `threads` slots, the caller in one of them.
+// A Schedule on oneTBB: helpers are tasks of an arena with one slot fewer than threads; the caller stays outside.
 //
-// Each range is one TBB task and the partitioner is static, so that a thread tends to get the same range on every call
-// and finds its part of the weights in its own cache. TBB gives the rest of the contract: the first exception cancels
-// ranges that have not started and is rethrown on the caller, and a caller that waits helps, so a busy pool cannot
-// deadlock.
+// A region puts helpers into the arena and never waits for them, only for tasks that they have claimed. So a caller
+// whose arena is busy, or which is itself a thread of TBB, does all the work alone rather than wait, and cannot
+// deadlock. Helpers that come late find the queue of a region that is over, or of a later one, which they then help.
 #include <fmt/format.h>
-#include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
 
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <vector>
 
+#include "engine/runtime/pools_internal.h"
 #include "engine/runtime/region_internal.h"
-#include "engine/runtime/schedule.h"
 
 namespace hone::runtime {
 namespace {
 
-class TbbSchedule final : public Schedule {
+// The process that first used TBB, plus 1; 0: none has.
+std::atomic<uint32_t> tbb_process{0};
+
+// What one caller at a time uses; as many as there have been callers at once.
+struct Lane {
+  Queue queue;
+  std::atomic<int64_t> helpers{0};  // in the arena and not yet looking at the queue
+};
+
+class TbbPool {
  public:
-  explicit TbbSchedule(int threads) : threads_(threads), arena_(threads, /*reserved_for_masters=*/1) {
+  explicit TbbPool(int threads) : arena_(threads - 1, /*reserved_for_masters=*/0) {
     // TBB starts no more workers than CPUs unless told to; a caller that asks for more gets what it asked for.
-    if (threads > tbb::info::default_concurrency()) {
+    if (threads > tbb::info::default_concurrency())
       more_workers_.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
-    }
   }
+  ~TbbPool() {
+    for (const std::unique_ptr<Lane>& lane : lanes_)
+      while (lane->helpers.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  }
+  TbbPool(const TbbPool&) = delete;
+  TbbPool& operator=(const TbbPool&) = delete;
 
-  int parallelism() const override { return threads_; }
-  std::string name() const override { return fmt::format("tbb({})", threads_); }
-
-  void for_range(RegionTag, int64_t n, int64_t grain, RangeBody body) override {
-    const int64_t tasks = task_count(n, grain, threads_);
-    if (tasks == 0) return;
-    if (tasks == 1 || in_region()) {
-      body.fn(body.context, 0, n);
-      return;
+  void run(Region& region) {
+    Lane& lane = take();
+    lane.queue.open(region);
+    // Helpers that an earlier region left behind are as good as new ones.
+    for (int64_t have = lane.helpers.load(); have < region.tasks() - 1; ++have) {
+      lane.helpers.fetch_add(1);
+      arena_.enqueue([&lane] {
+        lane.helpers.fetch_sub(1);
+        lane.queue.help();
+      });
     }
-    const FloatControl of_caller = FloatControl::current();
-    auto run_tasks = [&](const tbb::blocked_range<int64_t>& claimed) {
-      RegionScope scope(of_caller);
-      for (int64_t task = claimed.begin(); task < claimed.end(); ++task) {
-        TaskRange range = task_range(n, tasks, task);
-        body.fn(body.context, range.begin, range.end);
-      }
-    };
-    arena_.execute(
-        [&] { tbb::parallel_for(tbb::blocked_range<int64_t>(0, tasks, 1), run_tasks, tbb::static_partitioner()); });
+    lane.queue.run_and_finish(region);
+    give_back(lane);
   }
 
  private:
-  int threads_;
+  Lane& take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      free_.reserve(lanes_.size() + 1);
+      lanes_.push_back(std::make_unique<Lane>());
+      return *lanes_.back();
+    }
+    Lane& lane = *free_.back();
+    free_.pop_back();
+    return lane;
+  }
+  void give_back(Lane& lane) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(&lane);
+  }
+
   std::optional<tbb::global_control> more_workers_;
   tbb::task_arena arena_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Lane*> free_;
+};
+
+class TbbSchedule final : public Schedule {
+ public:
+  TbbSchedule(const ScheduleRequest& requested, const ScheduleRequest& effective)
+      : Schedule(to_string(effective), requested, effective), pool_(std::make_unique<TbbPool>(effective.threads)) {}
+  // In a child of fork() nobody would ever take the helpers that are waited for.
+  ~TbbSchedule() override {
+    if (!in_its_process()) (void)pool_.release();
+  }
+
+ protected:
+  bool run(Region& region) override {
+    pool_->run(region);
+    return true;
+  }
+
+ private:
+  std::unique_ptr<TbbPool> pool_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Schedule>> make_tbb(int threads) {
-  if (threads < 1 || threads > kMaxThreads) {
-    return invalid_argument(fmt::format("threads must be from 1 to {}, got {}", kMaxThreads, threads));
-  }
-  return std::unique_ptr<Schedule>(std::make_unique<TbbSchedule>(threads));
+bool tbb_works_in_this_process() {
+  const uint32_t first = tbb_process.load();
+  return first == 0 || first == process_number() + 1;
+}
+
+Result<std::unique_ptr<Schedule>> make_tbb(const ScheduleRequest& requested, const ScheduleRequest& effective) {
+  uint32_t none = 0;
+  tbb_process.compare_exchange_strong(none, process_number() + 1);
+  return std::unique_ptr<Schedule>(std::make_unique<TbbSchedule>(requested, effective));
 }
 
 }  // namespace hone::runtime

@@ -21,7 +21,9 @@ const Machine& machine() {
   return m;
 }
 
-std::unique_ptr<runtime::Schedule> schedule(int threads) { return runtime::make_schedule(threads).value(); }
+std::unique_ptr<runtime::Schedule> schedule(int threads) {
+  return runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}).value();
+}
 
 void run(const jit::Executable& executable, runtime::Schedule& on, matmul::Arguments args) {
   jit::Launch launch{&executable, ir::task_space(executable.bounds, args.params.data()), args.buffers.data(),

@@ -50,7 +50,7 @@ struct Range {
 };
 
 TEST(Schedule, SequentialIsOneCall) {
-  std::unique_ptr<Schedule> schedule = make_sequential();
+  std::unique_ptr<Schedule> schedule = make_schedule({}).value();
   EXPECT_EQ(schedule->parallelism(), 1);
   EXPECT_EQ(schedule->name(), "sequential");
   std::vector<Range> seen;

@@ -28,11 +28,11 @@ void for_range(Schedule& schedule, int64_t n, int64_t grain, Body body) {
       {[](void* context, int64_t begin, int64_t end) { (*static_cast<Body*>(context))(begin, end); }, &body});
 }
 
-std::unique_ptr<Schedule> tbb_of(int threads) { return make_tbb(threads).value(); }
+std::unique_ptr<Schedule> tbb_of(int threads) { return make_schedule({ScheduleKind::kTbb, threads}).value(); }
 
 TEST(Tbb, RefusesNonsense) {
   for (int threads : {0, -1, kMaxThreads + 1}) {
-    Result<std::unique_ptr<Schedule>> schedule = make_tbb(threads);
+    Result<std::unique_ptr<Schedule>> schedule = make_schedule({ScheduleKind::kTbb, threads});
     ASSERT_FALSE(schedule.ok());
     EXPECT_EQ(schedule.status().code(), Code::kInvalidArgument);
     EXPECT_THAT(schedule.status().message(), testing::HasSubstr(std::to_string(threads)));
