@@ -42,6 +42,7 @@ class Collection {
     undecided_runs();
     empty_runs();
     rankers();
+    schedules();
     unreferenced();
     return nothing_hangs();
   }
@@ -170,6 +171,28 @@ class Collection {
     for (const int64_t id : ids) erase("rankers", "DELETE FROM rankers WHERE id = :id", id);
   }
 
+  // The newest of its machine, build and threads is the one that is used.
+  void schedules() {
+    std::vector<int64_t> ids;
+    {
+      Query q = c_.query(
+          "SELECT s.id AS id, m.key AS key, s.threads AS threads FROM schedules s JOIN machines m ON m.id = "
+          "s.machine_id WHERE EXISTS (SELECT 1 FROM schedules n WHERE n.machine_id = s.machine_id AND n.build_id = "
+          "s.build_id AND n.threads = s.threads AND n.measured_at > s.measured_at) ORDER BY s.id");
+      while (q.step()) {
+        ids.push_back(q.integer("id"));
+        report_.dropped.push_back({.what = "schedule",
+                                   .id = ids.back(),
+                                   .name = fmt::format("{} threads on {}", q.integer("threads"), q.text("key")),
+                                   .reason = "a newer one was measured"});
+      }
+    }
+    for (const int64_t id : ids) {
+      erase("fork_joins", "DELETE FROM fork_joins WHERE schedule_id = :id", id);
+      erase("schedules", "DELETE FROM schedules WHERE id = :id", id);
+    }
+  }
+
   void unreferenced() {
     const std::pair<const char*, const char*> kUnreferenced[] = {
         {"candidates",
@@ -180,9 +203,12 @@ class Collection {
          "DELETE FROM problems WHERE id NOT IN (SELECT problem_id FROM samples UNION SELECT problem_id FROM outcomes "
          "UNION SELECT problem_id FROM decisions UNION SELECT problem_id FROM runs WHERE problem_id IS NOT NULL)"},
         {"machines",
-         "DELETE FROM machines WHERE id NOT IN (SELECT machine_id FROM runs UNION SELECT machine_id FROM sessions)"},
+         "DELETE FROM machines WHERE id NOT IN (SELECT machine_id FROM runs UNION SELECT machine_id FROM sessions "
+         "UNION SELECT machine_id FROM schedules)"},
         {"builds",
-         "DELETE FROM builds WHERE id NOT IN (SELECT build_id FROM runs UNION SELECT build_id FROM sessions)"}};
+         "DELETE FROM builds WHERE id NOT IN (SELECT build_id FROM runs UNION SELECT build_id FROM sessions UNION "
+         "SELECT "
+         "build_id FROM schedules)"}};
     for (const auto& [table, sql] : kUnreferenced) {
       c_.query(sql).run();
       count(table);

@@ -31,9 +31,6 @@ std::string_view name_of(const std::string_view (&names)[N], Enum value) {
   return i < N ? names[i] : "?";
 }
 
-// What is beyond an int stays too many: a cut number would be another plan's.
-int threads_of(int64_t stored) { return static_cast<int>(std::min<int64_t>(stored, std::numeric_limits<int>::max())); }
-
 Candidate read_candidate(const Query& q) {
   return {.program = q.text("program"),
           .codegen = q.text("codegen"),
@@ -43,6 +40,8 @@ Candidate read_candidate(const Query& q) {
 }
 
 }  // namespace
+
+int threads_of(int64_t stored) { return static_cast<int>(std::min<int64_t>(stored, std::numeric_limits<int>::max())); }
 
 std::string_view outcome_name(Outcome o) { return name_of(kOutcomeNames, o); }
 std::string_view verdict_name(Verdict v) { return name_of(kVerdictNames, v); }

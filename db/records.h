@@ -132,4 +132,23 @@ struct Ranker {
   std::string model;                  // bytes; not empty
 };
 
+// What opening and closing a region costs under one kind of Schedule, the work in it taken off.
+struct ForkJoin {
+  std::string schedule;                             // "tbb"
+  int64_t median_ns = 0, p99_ns = 0;                // region after region
+  int64_t paused_median_ns = 0, paused_p99_ns = 0;  // after the caller was busy with something else
+  bool operator==(const ForkJoin&) const = default;
+};
+
+// How regions of `threads` threads are run on a machine, and from how much work on one pays.
+struct ScheduleChoice {
+  MachineLabel machine;
+  BuildLabel build;
+  int threads = 0;
+  std::string schedule;              // of the kinds measured; a name, as db knows none
+  int64_t min_work = 0;              // multiply-adds from which a matmul is faster with a region
+  std::vector<ForkJoin> fork_joins;  // of each kind, ordered by its name
+  int64_t measured_at = 0;           // unix seconds; 0: now
+};
+
 }  // namespace hone::db

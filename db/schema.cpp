@@ -14,9 +14,11 @@ constexpr Migration kMigrations[] = {
 #undef X
 };
 
-constexpr Table kTables[] = {{"machines", true},  {"builds", true},    {"problems", true},      {"programs", true},
-                             {"sessions", true},  {"runs", true},      {"candidates", true},    {"samples", false},
-                             {"outcomes", false}, {"decisions", true}, {"rankers", false, true}};
+constexpr Table kTables[] = {{"machines", true},        {"builds", true},         {"problems", true},
+                             {"programs", true},        {"sessions", true},       {"runs", true},
+                             {"candidates", true},      {"samples", false},       {"outcomes", false},
+                             {"decisions", true},       {"rankers", false, true}, {"schedules", true, true},
+                             {"fork_joins", true, true}};
 
 int64_t scalar(SQLite::Database& database, const char* sql) { return database.execAndGet(sql).getInt64(); }
 

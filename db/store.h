@@ -74,6 +74,12 @@ class Store {
   virtual Result<int64_t> save_ranker(const Ranker&) = 0;
   virtual Result<std::optional<Ranker>> newest_ranker(const std::string& machine_key, const std::string& features) = 0;
 
+  // ---- schedules ----
+  // In place of one of the same machine, build, threads and second.
+  virtual Status save_schedule(const ScheduleChoice&) = 0;
+  // Newest first, of all machines.
+  virtual Result<std::vector<ScheduleChoice>> schedules() = 0;
+
   // ---- reading: every decision, newest first, so that a caller who must skip one (case d6) has the next ----
   virtual Result<std::vector<StoredDecision>> decisions_for_problem(const std::string& problem_text) = 0;
   // Ordered by m, then newest first.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,6 +56,9 @@ class SqliteStore final : public Store {
   Result<int64_t> save_ranker(const Ranker& ranker) override;
   Result<std::optional<Ranker>> newest_ranker(const std::string& machine_key, const std::string& features) override;
 
+  Status save_schedule(const ScheduleChoice& choice) override;
+  Result<std::vector<ScheduleChoice>> schedules() override;
+
   Result<std::vector<StoredDecision>> decisions_for_problem(const std::string& problem_text) override;
   Result<std::vector<StoredDecision>> decisions_for_family(const std::string& family) override;
   Result<std::vector<StoredDecision>> all_decisions() override;
@@ -79,6 +83,7 @@ class SqliteStore final : public Store {
   int64_t candidate_id(const Candidate& candidate);
   // `verdict` as it is stored: an import may bring one that this version has no name for.
   int64_t insert_decision(int64_t run_id, const Decision& decision, int64_t problem_row, const std::string& verdict);
+  void insert_schedule(const ScheduleChoice& choice);  // which is not there yet
   // Rows were deleted: row numbers that were looked up may be of others.
   void forget_ids() { ids_ = {}; }
 
@@ -161,6 +166,14 @@ Result<SqliteStore*> as_sqlite(Store& store);
 
 // Of a row of rankers, without its id.
 Ranker read_ranker(const Query& q);
+
+// What is beyond an int stays too many: a cut number would be another plan's.
+int threads_of(int64_t stored);
+
+// The kinds of one row of schedules.
+std::vector<ForkJoin> read_fork_joins(Connection& connection, int64_t schedule);
+// Every schedule, oldest first in an order of the content only, handed over as it is read.
+Status read_schedules(Connection& connection, const std::function<Status(const ScheduleChoice&)>& sink);
 
 std::string new_uid();  // 128 random bits, in hex
 int64_t unix_now();

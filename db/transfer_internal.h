@@ -62,12 +62,12 @@ struct DecisionRecord {
 };
 
 using Record = std::variant<MachineLabel, ProblemKey, SessionRecord, RunRecord, SamplesRecord, OutcomeRecord,
-                            DecisionRecord, Ranker>;
+                            DecisionRecord, Ranker, ScheduleChoice>;
 // Names of the alternatives: as the type of a line, and counted.
-inline constexpr std::string_view kRecordTypes[] = {"machine", "problem", "session",  "run",
-                                                    "samples", "outcome", "decision", "ranker"};
-inline constexpr std::string_view kRecordCounts[] = {"machines", "problems", "sessions",  "runs",
-                                                     "samples",  "outcomes", "decisions", "rankers"};
+inline constexpr std::string_view kRecordTypes[] = {"machine", "problem",  "session", "run",     "samples",
+                                                    "outcome", "decision", "ranker",  "schedule"};
+inline constexpr std::string_view kRecordCounts[] = {"machines", "problems",  "sessions", "runs",     "samples",
+                                                     "outcomes", "decisions", "rankers",  "schedules"};
 
 // "FIELD: what is wrong" of the values of a record, whatever it refers to.
 Status check(const Record& record);
@@ -92,6 +92,7 @@ class RecordWriter {
   Status put(const OutcomeRecord& outcome);
   Status put(const DecisionRecord& decision);
   Status put(const Ranker& ranker);
+  Status put(const ScheduleChoice& choice);
   Status meet(const RunRecord& run, const Query& stored);
   Result<int64_t> run_row(const std::string& uid) const;
   void count(size_t type, bool added);

@@ -78,11 +78,15 @@ class Fields {
   template <typename Read>
   void object(const char* name, Read read) {
     const Json* value = find(name);
-    if (!value) return;
-    if (!value->is_object()) return fault(name, fmt::format("is {}, must be an object", shown(*value)));
-    Fields inner(*value, path_ + name + ".");
-    read(inner);
-    if (const Status s = inner.finish(); !s.ok() && status_.ok()) status_ = s;
+    if (value) object_of(name, *value, read);
+  }
+  // [{...}, ...]
+  template <typename Read>
+  void objects(const char* name, Read read) {
+    const Json* values = find(name);
+    if (!values) return;
+    if (!values->is_array()) return fault(name, fmt::format("is {}, must be an array", shown(*values)));
+    for (size_t i = 0; i < values->size(); ++i) object_of(fmt::format("{}[{}]", name, i), (*values)[i], read);
   }
   // [[round, order, ns], ...]
   void samples(Phase phase, std::vector<Sample>& out) {
@@ -120,6 +124,13 @@ class Fields {
     }
     return value.is_object() && value.size() == 1 && value.contains("hex") && value["hex"].is_string() &&
            from_hex(value["hex"].get<std::string>(), out);
+  }
+  template <typename Read>
+  void object_of(const std::string& name, const Json& value, Read read) {
+    if (!value.is_object()) return fault(name, fmt::format("is {}, must be an object", shown(value)));
+    Fields inner(value, path_ + name + ".");
+    read(inner);
+    if (const Status s = inner.finish(); !s.ok() && status_.ok()) status_ = s;
   }
   void whole_of(const std::string& name, const Json& value, int64_t& out) {
     constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
@@ -206,8 +217,11 @@ class LineParser {
       case 6:
         out = decision();
         break;
-      default:
+      case 7:
         out = ranker();
+        break;
+      default:
+        out = schedule();
         break;
     }
     HONE_RETURN_IF_ERROR(fields_.finish());
@@ -319,6 +333,25 @@ class LineParser {
     return r;
   }
 
+  ScheduleChoice schedule() {
+    ScheduleChoice s;
+    machine_named(s.machine);
+    build(s.build);
+    fields_.whole("threads", s.threads);
+    fields_.text("schedule", s.schedule);
+    fields_.whole("min_work", s.min_work);
+    fields_.objects("fork_joins", [&](Fields& f) {
+      ForkJoin& kind = s.fork_joins.emplace_back();
+      f.text("schedule", kind.schedule);
+      f.whole("median_ns", kind.median_ns);
+      f.whole("p99_ns", kind.p99_ns);
+      f.whole("paused_median_ns", kind.paused_median_ns);
+      f.whole("paused_p99_ns", kind.paused_p99_ns);
+    });
+    fields_.whole("measured_at", s.measured_at);
+    return s;
+  }
+
   void machine_named(MachineLabel& machine) {
     std::string id;
     fields_.text("machine", id);
@@ -376,7 +409,7 @@ Result<std::optional<Record>> LineReader::read(const std::string& line) {
     fields.whole("schema", schema);
     if (format > kFormat)
       return unsupported(fmt::format("format {} is newer than this hone reads ({}): update hone", format, kFormat));
-    if (format != kFormat) fields.fault("format", fmt::format("is {}, must be {}", format, kFormat));
+    if (format < 1) fields.fault("format", fmt::format("is {}, must be from 1 to {}", format, kFormat));
     HONE_RETURN_IF_ERROR(fields.finish());
     in_export_ = any_ = true;
     return std::optional<Record>();

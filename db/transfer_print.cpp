@@ -119,6 +119,23 @@ void put(Json& line, const Ranker& r) {
                    {"model", {{"hex", to_hex(r.model)}}}});
 }
 
+void put(Json& line, const ScheduleChoice& s) {
+  Json fork_joins = Json::array();
+  for (const ForkJoin& f : s.fork_joins)
+    fork_joins.push_back(Json{{"schedule", text(f.schedule)},
+                              {"median_ns", f.median_ns},
+                              {"p99_ns", f.p99_ns},
+                              {"paused_median_ns", f.paused_median_ns},
+                              {"paused_p99_ns", f.paused_p99_ns}});
+  line.update(Json{{"machine", digest(s.machine)},
+                   {"build", json_of(s.build)},
+                   {"threads", s.threads},
+                   {"schedule", text(s.schedule)},
+                   {"min_work", s.min_work},
+                   {"fork_joins", fork_joins},
+                   {"measured_at", s.measured_at}});
+}
+
 }  // namespace
 
 std::string header_line() {

@@ -1,6 +1,6 @@
 // A store as records, in an order that depends on the content only: machines, problems and sessions, then run after run
-// with everything of that run, so that a new run is a new block of lines. Rows are read as they are needed; nothing
-// grows with the size of the store.
+// with everything of that run, so that a new run is a new block of lines; then what is known of whole machines. Rows
+// are read as they are needed; nothing grows with the size of the store.
 #include <fmt/format.h>
 
 #include <limits>
@@ -45,6 +45,7 @@ class RecordReader {
     HONE_RETURN_IF_ERROR(problems());
     HONE_RETURN_IF_ERROR(sessions());
     HONE_RETURN_IF_ERROR(runs());
+    if (options_.problem.empty()) HONE_RETURN_IF_ERROR(schedules());
     return options_.rankers ? rankers() : Status{};
   }
 
@@ -93,7 +94,8 @@ class RecordReader {
     Query q =
         c_.query("SELECT key, label FROM machines WHERE id IN (SELECT r.machine_id " HONE_SELECTED_RUNS
                  ") OR id IN (SELECT machine_id FROM sessions WHERE id IN (SELECT r.session_id " HONE_SELECTED_RUNS
-                 ")) ORDER BY key, label");
+                 ")) OR (:problem = '' AND (:machine = '' OR key = :machine) AND id IN (SELECT machine_id FROM "
+                 "schedules)) ORDER BY key, label");
     select(q);
     while (q.step()) HONE_RETURN_IF_ERROR(emit(MachineLabel{.key = q.text("key"), .label = q.text("label")}));
     return {};
@@ -239,6 +241,13 @@ class RecordReader {
                                                             .decided_at = q.integer("decided_at")}}));
     }
     return {};
+  }
+
+  Status schedules() {
+    return read_schedules(c_, [&](const ScheduleChoice& choice) {
+      const bool meant = options_.machine_key.empty() || options_.machine_key == choice.machine.key;
+      return meant ? emit(choice) : Status{};
+    });
   }
 
   Status rankers() {

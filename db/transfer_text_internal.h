@@ -7,7 +7,8 @@
 
 namespace hone::db {
 
-inline constexpr int kFormat = 1;
+// 2: schedules. All of format 1 is read as well.
+inline constexpr int kFormat = 2;
 inline constexpr std::string_view kHeader = "hone-export", kEnd = "end";
 
 }  // namespace hone::db

@@ -2,6 +2,7 @@
 // give the union. Two records that claim to be one and differ are refused: one of them is wrong.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -127,6 +128,34 @@ Status check_one(const Ranker& r) {
   HONE_RETURN_IF_ERROR(not_negative("samples", r.samples));
   HONE_RETURN_IF_ERROR(finite("correlation", std::abs(r.correlation), false));
   return finite("baseline_correlation", std::abs(r.baseline_correlation), false);
+}
+
+Status check_one(const ForkJoin& f) {
+  HONE_RETURN_IF_ERROR(not_empty("schedule", f.schedule));
+  HONE_RETURN_IF_ERROR(not_negative("median_ns", f.median_ns));
+  HONE_RETURN_IF_ERROR(not_negative("paused_median_ns", f.paused_median_ns));
+  for (const auto& [field, median, p99] :
+       {std::tuple{"p99_ns", f.median_ns, f.p99_ns}, {"paused_p99_ns", f.paused_median_ns, f.paused_p99_ns}})
+    if (p99 < median || p99 > kMaxNs)
+      return fault(field, fmt::format("is {}, must be from the median of {} to {}", p99, median, kMaxNs));
+  return {};
+}
+
+Status check_one(const ScheduleChoice& s) {
+  HONE_RETURN_IF_ERROR(check_one(s.machine));
+  if (s.threads < 1) return fault("threads", fmt::format("is {}, must be at least 1", s.threads));
+  HONE_RETURN_IF_ERROR(not_empty("schedule", s.schedule));
+  HONE_RETURN_IF_ERROR(not_negative("min_work", s.min_work));
+  HONE_RETURN_IF_ERROR(check_date("measured_at", s.measured_at));
+  for (size_t i = 0; i < s.fork_joins.size(); ++i) {
+    if (const Status f = check_one(s.fork_joins[i]); !f.ok()) return fault("fork_joins", f.message());
+    if (i > 0 && s.fork_joins[i - 1].schedule >= s.fork_joins[i].schedule)
+      return fault("fork_joins", fmt::format("has '{}' out of order or twice", s.fork_joins[i].schedule));
+  }
+  const auto chosen = [&](const ForkJoin& f) { return f.schedule == s.schedule; };
+  if (std::none_of(s.fork_joins.begin(), s.fork_joins.end(), chosen))
+    return fault("schedule", fmt::format("is '{}', which is not among fork_joins", s.schedule));
+  return {};
 }
 
 }  // namespace
@@ -355,6 +384,20 @@ Status RecordWriter::put(const Ranker& r) {
       .bind_blob(":model", r.model)
       .run();
   return {};
+}
+
+Status RecordWriter::put(const ScheduleChoice& s) {
+  Query find = c_.query(
+      "SELECT id, schedule, min_work FROM schedules WHERE machine_id = :machine AND build_id = :build AND threads = "
+      ":threads AND measured_at = :measured_at");
+  find.bind(":machine", store_.machine_id(s.machine)).bind(":build", store_.build_id(s.build));
+  if (!find.bind(":threads", int64_t{s.threads}).bind(":measured_at", s.measured_at).step()) {
+    store_.insert_schedule(s);
+    return {};
+  }
+  const bool same = find.text("schedule") == s.schedule && find.integer("min_work") == s.min_work &&
+                    read_fork_joins(c_, find.integer("id")) == s.fork_joins;
+  return same ? Status{} : fault("measured_at", fmt::format("{} is of another measurement here", s.measured_at));
 }
 
 }  // namespace hone::db

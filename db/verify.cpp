@@ -50,6 +50,10 @@ constexpr const char* kRules[] = {
     "r.id",
     "SELECT 'session ' || id || ': is done, yet owned by ' || owner AS fault FROM sessions WHERE state = 'done' AND "
     "owner <> '' ORDER BY id",
+    // what was chosen was measured
+    "SELECT 'schedule ' || id || ': ' || schedule || ' was chosen, yet not measured' AS fault FROM schedules s WHERE "
+    "NOT "
+    "EXISTS (SELECT 1 FROM fork_joins f WHERE f.schedule_id = s.id AND f.schedule = s.schedule) ORDER BY id",
     // a correlation is one
     "SELECT 'ranker ' || id || ': correlation ' || correlation || ' or ' || baseline_correlation || ' is outside "
     "[-1, 1]' AS fault FROM rankers WHERE abs(correlation) > 1.000001 OR abs(baseline_correlation) > 1.000001 ORDER BY "

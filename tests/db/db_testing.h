@@ -100,6 +100,16 @@ inline void fill(Store& store, int64_t m = 1) {
   ASSERT_TRUE(store.add_decision(*run, decision(problem(m), "tuned")).ok());
 }
 
+inline ScheduleChoice schedule_choice(int threads, int64_t measured_at, const std::string& engine = "hone test") {
+  return {.machine = {.key = "x86-64:avx2", .label = "{}"},
+          .build = {.engine = engine, .codegens = "asmjit=1"},
+          .threads = threads,
+          .schedule = "dedicated",
+          .min_work = 250'000,
+          .fork_joins = {{"dedicated", 900, 4000, 2100, 52'000}, {"tbb", 2400, 9000, 6100, 61'000}},
+          .measured_at = measured_at};
+}
+
 inline int64_t rows(Store& store, const std::string& table) {
   const auto counts = store.counts();
   EXPECT_TRUE(counts.ok());

@@ -75,6 +75,19 @@ TEST(DbGc, SupersededGoButForTheNextBest) {
   EXPECT_THAT(collect(*store).dropped, IsEmpty()) << "once is enough";
 }
 
+TEST(DbGc, OfSchedulesTheNewestOfMachineBuildAndThreadsStays) {
+  const auto store = must_open(":memory:");
+  ASSERT_TRUE(store->save_schedule(schedule_choice(2, 100)).ok());
+  ASSERT_TRUE(store->save_schedule(schedule_choice(2, 200)).ok());
+  ASSERT_TRUE(store->save_schedule(schedule_choice(4, 100)).ok());
+  ASSERT_TRUE(store->save_schedule(schedule_choice(2, 100, "hone other")).ok());
+  EXPECT_THAT(dropped(collect(*store), "schedule"), ElementsAre(testing::Pair(1, "a newer one was measured")));
+  EXPECT_EQ(rows(*store, "schedules"), 3);
+  EXPECT_EQ(rows(*store, "fork_joins"), 6);
+  EXPECT_EQ(rows(*store, "builds"), 2);
+  EXPECT_THAT(*store->verify(), IsEmpty());
+}
+
 TEST(DbGc, GroupsAreByThreadsMachineAndProblem) {
   const auto store = must_open(":memory:");
   for (int64_t i = 0; i < 3; ++i) {

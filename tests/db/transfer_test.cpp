@@ -105,6 +105,13 @@ void fill_randomly(Store& store, uint32_t seed, int runs) {
                                 .correlation = 0.1,
                                 .model = std::string("\0\x01\xff", 3)})
                   .ok());
+  for (int i = 0; i < 3; ++i) {
+    ScheduleChoice choice = schedule_choice(2 + pick(2), 5 + pick(2), odd[pick(6)]);
+    choice.machine.label = odd[pick(6)];
+    choice.min_work = pick(1000);
+    choice.fork_joins.resize(static_cast<size_t>(1 + pick(2)));
+    ASSERT_TRUE(store.save_schedule(choice).ok());
+  }
 }
 
 TEST(DbTransfer, RandomStoresComeBackAsTheSameText) {
@@ -121,6 +128,29 @@ TEST(DbTransfer, RandomStoresComeBackAsTheSameText) {
     EXPECT_EQ(export_text(*b, {.rankers = true}), text);
     EXPECT_EQ(rows(*b, "samples"), rows(*a, "samples"));
   }
+}
+
+TEST(DbTransfer, SchedulesGoWithTheirMachine) {
+  const auto store = must_open(":memory:"), copy = must_open(":memory:");
+  ASSERT_TRUE(store->save_schedule(schedule_choice(2, 100)).ok());
+  ScheduleChoice other = schedule_choice(2, 100);
+  other.machine.key = "x86-64:avx512";
+  ASSERT_TRUE(store->save_schedule(other).ok());
+  EXPECT_EQ(added(import_text(*copy, export_text(*store, {.machine_key = other.machine.key}))), 2);
+  ASSERT_EQ(copy->schedules()->size(), 1u);
+  EXPECT_EQ(copy->schedules()->front().machine.key, other.machine.key);
+  EXPECT_EQ(export_text(*store, {.problem = problem(1).text}).find("fork_joins"), std::string::npos);
+  other.min_work += 1;
+  ASSERT_TRUE(store->save_schedule(other).ok());
+  EXPECT_THAT(import_text(*copy, export_text(*store)).status().message(),
+              HasSubstr("measured_at 100 is of another measurement here"));
+}
+
+TEST(DbTransfer, FormatOneIsStillRead) {
+  const auto store = must_open(":memory:");
+  std::string text = export_text(*must_open(":memory:"));
+  text.replace(text.find("\"format\":2"), 10, "\"format\":1");
+  EXPECT_TRUE(import_text(*store, text).ok());
 }
 
 TEST(DbTransfer, FewMoreSamplesChangeFewLines) {
@@ -280,7 +310,8 @@ TEST(DbTransfer, WrongLinesAreNamedAndNothingIsWritten) {
        "e.jsonl:1: no JSON"},
       {"[1]\n", "not a JSON object with a type"},
       {"{\"type\":\"run\"}\n", "has to begin with a header"},
-      {"{\"type\":\"hone-export\",\"format\":2,\"schema\":2}\n", "format 2 is newer than this hone reads"},
+      {"{\"type\":\"hone-export\",\"format\":3,\"schema\":2}\n", "format 3 is newer than this hone reads"},
+      {"{\"type\":\"hone-export\",\"format\":0,\"schema\":2}\n", "format is 0, must be from 1 to 2"},
       {"{\"type\":\"hone-export\",\"format\":\"1\",\"schema\":2}\n", "format is \"1\", must be a whole number"},
       {good.substr(0, good.size() - end.size()), "cut short: the end record is missing"},
       {good.substr(0, good.size() / 2), "cut short"},

@@ -53,6 +53,8 @@ TEST(DbVerify, FindsRunsAndSessionsThatContradict) {
   EXPECT_THAT(faults_after(session + "INSERT INTO builds VALUES(7, 'e', 'c'); UPDATE runs SET session_id = 1, build_id "
                                      "= 7"),
               Contains("run 1: its machine or build is not that of session 1"));
+  EXPECT_THAT(faults_after("INSERT INTO schedules SELECT 1, m.id, b.id, 2, 'tbb', 0, 1 FROM machines m, builds b"),
+              Contains(HasSubstr("schedule 1: tbb was chosen, yet not measured")));
   EXPECT_THAT(faults_after("INSERT INTO rankers VALUES(1, 'k', 'f', 1, 1, 1, 1.5, 0, x'00')"),
               Contains(HasSubstr("ranker 1: correlation 1.5")));
 }
