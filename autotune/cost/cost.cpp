@@ -41,9 +41,12 @@ constexpr double kPartlyHidden = 0.25;
 constexpr double kStepCycles = 1;
 constexpr double kLoopCycles = 0.5;
 // Traffic between L2 and L1 that the tile waits for: less when the line was asked for ahead of time. A's rows are
-// never announced.
+// never announced, but each is a stream of its own that the prefetchers follow.
 constexpr double kHintedL2 = 0.15;
 constexpr double kUnhintedL2 = 0.40;
+constexpr double kRowsL2 = 0.12;
+// Partial sums that do not stay in L2 from one pass over k to the next.
+constexpr double kSumsFromFar = 3;
 // Packing moves an element in and out: rows are copied at about 4 elements a cycle; transposing takes 64 shuffles on
 // one port per 256 elements and comes to about 2.5.
 constexpr double kCopyPerCycle = 4;
@@ -204,16 +207,16 @@ double l2_times(Cost& cost, const MatmulProblem& p, const TransformProgram& t, c
   const bool waits_for_b = t.pack_b != PackB::kStrip && row_tiles > 1;
   const bool one_stream = p.b == BLayout::kPacked && t.nr <= t.panel;
   const double exposed_b = (t.prefetch_b > 0 ? kHintedL2 : kUnhintedL2) * (one_stream ? kOneStreamFactor : 1);
-  return (waits_for_b ? exposed_b * b * b_passes : 0) + kUnhintedL2 * a * a_passes;
+  return (waits_for_b ? exposed_b * b * b_passes : 0) + kRowsL2 * a * a_passes;
 }
 
 // How much longer than at full rate B takes from memory.
 double dram_slowdown(const MatmulProblem& p, const TransformProgram& t, const Sizes& s, double b_step_ns,
                      const CostMachine& machine) {
   double factor = 1;
-  if (t.pack_b == PackB::kNone && t.prefetch_b >= 0)
+  if (t.pack_b == PackB::kNone && !t.prefetch_next)
     factor *= 1 + kLateFactor * (1 - std::min(1.0, t.prefetch_b * b_step_ns / kDramLatencyNs));
-  if (t.pack_b == PackB::kNone && t.prefetch_b == -1) {
+  if (t.pack_b == PackB::kNone && t.prefetch_next) {
     const double panel = s.kc * s.nv * s.lanes * 4;
     factor *= 1 + kCrowdedFactor * std::min(1.0, 2 * panel / static_cast<double>(machine.caches.l2));
   }
@@ -291,7 +294,9 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
 
   // Sums leave and come back once per pass over k; the epilogue is about ten vector operations an element vector.
   const double elements_c = s.m * s.n;
-  cost.c = s.batch * elements_c * 4 * (2 * k_passes(s, t) - 1) / machine.l2_gbs;
+  const double sums = 4 * s.m * std::min(s.nc, s.n);
+  const double far = sums > static_cast<double>(machine.caches.l2) / 2 ? kSumsFromFar : 1;
+  cost.c = s.batch * elements_c * 4 * (1 + 2 * far * (k_passes(s, t) - 1)) / machine.l2_gbs;
   if (!p.epilogue.empty() || p.alpha != 1 || p.beta != 0)
     cost.c += s.batch * elements_c / s.lanes * 5 * static_cast<double>(1 + p.epilogue.size()) / ghz;
 
@@ -308,7 +313,7 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
   if (t.pack_b == PackB::kBlock) {
     cost.total = std::max(busy + std::max(pack, memory.b), cost.dram) + cost.region;
   } else {
-    const double beside = t.prefetch_b == -1 || s.m <= s.mr ? 1 : s.mr / s.m;
+    const double beside = t.prefetch_next || s.m <= s.mr ? 1 : s.mr / s.m;
     const double waited = kExposedDram * std::max(0.0, cost.dram - busy * beside);
     cost.total = std::max(busy + pack + waited, cost.dram) + 0.05 * std::min(busy + pack, cost.dram) + cost.region;
   }

@@ -26,14 +26,9 @@ constexpr int64_t kFewRows = 32;
 // Beyond this many rows a strip of B would be packed again for too many tiles to be worth a measurement.
 constexpr int64_t kStripRows = 64;
 constexpr int kUnrolls[] = {1, 2, 4};
-constexpr int kPrefetches[] = {0, 8, 16, 32, -1};
-// How a block of B reaches the tiles: streamed from L2 with a hint (ij), or one panel at a time with the next one
-// announced (ji).
-struct Stream {
-  TileOrder order;
-  int prefetch;
-};
-constexpr Stream kStreams[] = {{TileOrder::kIj, 8}, {TileOrder::kJi, -1}, {TileOrder::kJi, 8}, {TileOrder::kIj, 0}};
+constexpr int kPrefetches[] = {0, 8, 16, 32};
+// k up to which the loop over it may be unrolled whole.
+constexpr int64_t kShortK = 16;
 constexpr ParallelDim kDims[] = {ParallelDim::kM, ParallelDim::kN, ParallelDim::kMn};
 
 // Near-equal parts of `total`, none above `largest`, in multiples of `unit`: no ragged last block.
@@ -165,14 +160,13 @@ class Enumeration {
 
   void stream_in_place(TransformProgram t) {
     t.kc = k();
+    t.parallel = ParallelDim::kMn;
     for (int64_t nc : column_blocks(t.nr)) {
       t.nc = nc;
       for (int unroll : kUnrolls) {
         for (int prefetch : kPrefetches) {
-          // Reading rows of nn in place leaves nothing in "the next panel" but the same rows further right.
           t.unroll_k = unroll;
           t.prefetch_b = prefetch;
-          t.parallel = ParallelDim::kMn;
           add(t);
         }
       }
@@ -181,6 +175,26 @@ class Enumeration {
     t.prefetch_b = 8;
     t.parallel = ParallelDim::kN;
     add(t);
+    if (packed()) announced_panels(t);
+  }
+
+  // Short panels, the next one announced while the rows pass over this one.
+  void announced_panels(TransformProgram t) {
+    t.order = TileOrder::kIj;
+    t.parallel = ParallelDim::kN;
+    t.prefetch_next = true;
+    t.unroll_k = 2;
+    for (int64_t depth : {int64_t{128}, int64_t{256}, int64_t{512}, int64_t{1024}, k()}) {
+      if (p_.beta != 0 && depth != k()) continue;
+      t.kc = std::min(k(), even_part(k(), depth, 8));
+      for (int64_t tiles : {1, 2}) {
+        t.nc = tiles * t.nr;
+        for (int prefetch : {8, 0, 16}) {
+          t.prefetch_b = prefetch;
+          add(t);
+        }
+      }
+    }
   }
 
   void strips(TransformProgram t) {
@@ -238,18 +252,17 @@ class Enumeration {
     return tiles;
   }
 
+  // k-steps of a block: all of k, and even cuts of it, the one first whose panel takes a quarter of L2.
   std::vector<int64_t> depths(const TransformProgram& t) const {
     if (p_.beta != 0 && t.pack_b != PackB::kStrip) return {k()};
-    const int64_t analytical = fit_multiple(target_.caches.l1d / 3 / 4 / t.mr, 64);
-    std::set<int64_t> chosen;
-    for (int64_t kc : {analytical, analytical / 2, 2 * analytical, int64_t{256}, int64_t{384}})
-      chosen.insert(std::min(k(), even_part(k(), std::max<int64_t>(kc, 32), 8)));
-    if (k() <= 4 * analytical) chosen.insert(k());
+    const int64_t center = std::min(k(), even_part(k(), fit_multiple(target_.caches.l2 / 4 / 4 / t.nr, 64), 8));
+    std::set<int64_t> chosen = {center};
+    for (int64_t kc : {int64_t{256}, int64_t{384}, int64_t{512}, int64_t{1024}, int64_t{2048}})
+      chosen.insert(std::min(k(), even_part(k(), kc, 8)));
+    if (k() * t.nr * 4 <= target_.caches.l2) chosen.insert(k());
     std::vector<int64_t> list(chosen.begin(), chosen.end());
-    // The analytical point first: knobs are varied around it.
-    const int64_t first = std::min(k(), even_part(k(), std::max<int64_t>(analytical, 32), 8));
     std::stable_sort(list.begin(), list.end(),
-                     [&](int64_t a, int64_t b) { return std::abs(a - first) < std::abs(b - first); });
+                     [&](int64_t a, int64_t b) { return std::abs(a - center) < std::abs(b - center); });
     return list;
   }
 
@@ -259,84 +272,69 @@ class Enumeration {
         for (PackB pack_b : {PackB::kBlock, PackB::kNone, PackB::kStrip}) {
           if (packed() && pack_b != PackB::kNone) continue;
           if (pack_b == PackB::kStrip && m() > kStripRows) continue;
-          for (PackA pack_a : {PackA::kRows, PackA::kNone}) {
-            TransformProgram t = base(isa, tile);
-            t.panel = panel;
-            t.pack_b = pack_b;
-            t.pack_a = pack_a;
-            blocks(t);
-          }
+          TransformProgram t = base(isa, tile);
+          t.panel = panel;
+          t.pack_b = pack_b;
+          blocks(t);
         }
       }
     }
   }
 
+  // Depth and width of a block of B, and the rows that it serves, are varied together; all else one at a time.
   void blocks(TransformProgram t) {
-    t.parallel = t.pack_b == PackB::kBlock ? ParallelDim::kN : ParallelDim::kMn;
+    t.order = TileOrder::kIj;
+    t.parallel = ParallelDim::kN;
+    t.prefetch_b = 8;
+    t.prefetch_next = packed();
+    t.unroll_k = 2;
+    const int64_t share = round_up(ceil_div(n(), threads()), t.nr);
     const std::vector<int64_t> all_depths = depths(t);
     for (size_t d = 0; d < all_depths.size(); ++d) {
       t.kc = all_depths[d];
-      const int64_t columns_in_l2 = fit_multiple(target_.caches.l2 / 4 / 4 / t.kc, t.nr);
-      const int64_t share = round_up(ceil_div(n(), threads()), t.nr);
-      for (size_t i = 0; i < std::size(kStreams); ++i) {
-        // Away from the analytical depth only the two main ways of streaming.
-        if (d > 0 && i >= 2) break;
-        // ij keeps only the rows of one tile hot, ji a whole block of A.
-        const int64_t rows_in_l2 = target_.caches.l2 / (kStreams[i].order == TileOrder::kIj ? 16 : 3) / 4 / t.kc;
-        t.order = kStreams[i].order;
-        t.prefetch_b = kStreams[i].prefetch;
-        t.mc = std::min(round_up(m(), t.mr), even_part(m(), rows_in_l2, t.mr));
-        t.nc = std::min(columns_in_l2, share);
-        add(t);
-        if (t.pack_b != PackB::kBlock) {
-          TransformProgram by_columns = t;
-          by_columns.parallel = ParallelDim::kN;
-          add(by_columns);
+      const int64_t in_l2 = fit_multiple(target_.caches.l2 * 3 / 8 / 4 / t.kc, t.nr);
+      const int64_t rows_in_l2 = even_part(m(), target_.caches.l2 / 3 / 4 / t.kc, t.mr);
+      for (int64_t nc : {t.nr, 2 * t.nr, in_l2, share}) {
+        for (int64_t mc : {round_up(m(), t.mr), rows_in_l2}) {
+          t.nc = std::min(nc, share);
+          t.mc = std::min(mc, round_up(m(), t.mr));
+          add(t);
+          if (d == 0) split_rows(t);
         }
-        if (i < 2) wide_blocks(t, columns_in_l2, share);
-        if (d == 0 && i == 0) knobs(t);
       }
+      t.nc = std::min(in_l2, share), t.mc = round_up(m(), t.mr);
+      if (d < 2) knobs(t);
     }
   }
 
-  // Twice the block of B, or all of it (the rows of A then stay while B passes once), and half the block of A.
-  void wide_blocks(TransformProgram t, int64_t columns_in_l2, int64_t share) {
-    const TransformProgram start = t;
-    t.nc = std::min(2 * columns_in_l2, share);
-    add(t);
-    if (t.pack_b != PackB::kBlock) {
-      t.nc = round_up(n(), t.nr);
-      t.parallel = ParallelDim::kM;
-      add(t);
-    }
-    t = start;
-    if (t.mc > 2 * t.mr) {
-      t.mc = even_part(m(), t.mc / 2, t.mr);
+  // Blocks of rows as tasks of their own.
+  void split_rows(TransformProgram t) {
+    if (threads() == 1) return;
+    t.mc = std::min(t.mc, round_up(ceil_div(m(), threads()), t.mr));
+    for (ParallelDim dim : kDims) {
+      t.parallel = dim;
       add(t);
     }
   }
 
   void knobs(const TransformProgram& start) {
-    for (int unroll : kUnrolls) {
+    auto with = [&](auto change) {
       TransformProgram t = start;
-      t.unroll_k = unroll;
+      change(t);
       add(t);
-    }
-    for (int prefetch : kPrefetches) {
-      TransformProgram t = start;
-      t.prefetch_b = prefetch;
-      add(t);
-      t.unroll_k = 2;
-      add(t);
-    }
-    TransformProgram hint_c = start;
-    hint_c.prefetch_c = true;
-    add(hint_c);
-    for (ParallelDim dim : kDims) {
-      TransformProgram t = start;
-      t.parallel = dim;
-      add(t);
-    }
+    };
+    with([&](TransformProgram& t) { t.pack_a = PackA::kRows; });
+    with([&](TransformProgram& t) { t.pack_a = PackA::kRows, t.order = TileOrder::kJi; });
+    with([&](TransformProgram& t) { t.order = TileOrder::kJi; });
+    with([&](TransformProgram& t) { t.order = TileOrder::kJi, t.prefetch_b = 0; });
+    with([&](TransformProgram& t) { t.prefetch_next = !t.prefetch_next; });
+    with([&](TransformProgram& t) { t.nc = t.nr, t.prefetch_next = !t.prefetch_next; });
+    for (int unroll : kUnrolls) with([&](TransformProgram& t) { t.unroll_k = unroll; });
+    if (k() <= kShortK) with([&](TransformProgram& t) { t.unroll_k = static_cast<int>(k()); });
+    for (int prefetch : kPrefetches) with([&](TransformProgram& t) { t.prefetch_b = prefetch; });
+    with([&](TransformProgram& t) { t.prefetch_b = 0, t.unroll_k = 1; });
+    with([&](TransformProgram& t) { t.prefetch_c = true; });
+    for (ParallelDim dim : kDims) with([&](TransformProgram& t) { t.parallel = dim; });
   }
 
   MatmulProblem p_;

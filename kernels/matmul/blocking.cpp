@@ -1,15 +1,16 @@
-// Where the default plan comes from.
+// Where the default plan comes from. Figures: one thread of a Granite Rapids VM, AVX-512, cold caches.
 //
-// Register tile: one k-step of an mr x nr tile costs mr * nv fma against nv loads of B and mr broadcasts of A. Two fma
-// and two loads a cycle means that any tile with mr, nv >= 2 can be bound by fma; larger tiles leave slack for L2
-// latency. 14x32 (AVX-512) and 6x16 (AVX2) fill the register file. For few rows the tile has exactly as many rows as
-// there are, and enough vectors side by side to cover the latency of fma (4 cycles x 2 pipes = 8 chains) and to give
-// the memory several streams.
+// Register tile: one k-step of an mr x nr tile costs mr * nv fma against nv loads of B and mr broadcasts of A. Fewest
+// loads per fma wins, as each load costs issue slots and power: 9x48 (AVX-512) and 4x24 (AVX2) need 0.44 and 0.58 where
+// 14x32 and 6x16 need 0.57 and 0.67. m=512, n=k=2048, packed: 155 GFLOP/s against 142, and 97 against 94 with AVX2. For
+// few rows the tile has exactly as many rows as there are, and enough vectors side by side to cover the latency of fma
+// (4 cycles x 2 pipes = 8 chains) and to give the memory several streams.
 //
-// Block order: ij, the rows of A of one tile (mr x kc) stay in L1 while the block of B (kc x nc) streams past them from
-// L2, announced 8 k-steps ahead; without that hint the stream runs at 135 instead of 178 GFLOP/s (Granite Rapids, B in
-// L2). The block of B serves all rows of the task before the next one is touched. So kc: a third of L1 for the rows of
-// A; nc: a quarter of L2 for the block of B.
+// Blocks: one panel of B (kc x nr) stays in L2 and serves all rows of the task, announced 8 k-steps ahead on its way to
+// L1; the rows of A stream past it, at 6 GB/s when k is deep. kc is all of k where a panel leaves room in L2: partial
+// sums that wait in C cost 3% a pass. Where B comes from memory the next panel is announced meanwhile: without that the
+// first rows of a panel wait for all of it (m=128, n=k=4096: 130 GFLOP/s against 140; m=16: 61 against 92), and three
+// panels of one vector side by side are three streams (m=16: 70 against 92).
 //
 // Packing A costs 3-5% where L3 is slow (it is pure memory traffic) and saves nothing unless the rows of a tile
 // collide in L1: when they lie a multiple of 4 KiB apart, all of them compete for the ways of one set.
@@ -28,17 +29,22 @@ constexpr int64_t kFewRows = 8;
 // A matrix of B up to this many bytes stays in L2 with A and C: packing it in the call does not pay.
 constexpr int64_t small_b(const BlockingCaches& c) { return c.l2 / 2; }
 
+// Tiles of rows up to which a panel from memory is short, and how short (k-steps).
+constexpr int64_t kFewRowTiles = 16;
+constexpr int64_t kShortDepth = 256;
+// k up to which the loop over it is unrolled whole: its start and end cost as much as its steps.
+constexpr int64_t kShortK = 8;
+
 // Below this estimated time the wake-up of a second thread (5-50 us when it sleeps) costs more than it gives.
 constexpr double kWorthThreadsNs = 50'000;
 
-RegisterTile wide_tile(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512:
-      return {14, 32};
-    case Isa::kAvx2:
-      return {6, 16};
-  }
-  return {1, 8};
+// The tile of most rows for columns of n: three vectors, or as many as n has.
+RegisterTile wide_tile(Isa isa, int64_t n) {
+  const IsaInfo& info = isa_info(isa);
+  const int64_t nv = std::clamp<int64_t>(ceil_div(n, info.lanes_f32()), 1, 3);
+  // What the accumulators leave: a row of B and one broadcast of A. One vector wide, more rows would only add loads.
+  const int64_t rows = std::min<int64_t>((info.vector_registers - nv - 1) / nv, nv == 1 ? 16 : 14);
+  return {rows, nv * info.lanes_f32()};
 }
 
 // Up to 4 vectors: 4 panels side by side are 4 streams from memory, which is what reads fastest (16.7 GB/s against 13.9
@@ -108,63 +114,54 @@ void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
   }
 }
 
-// Rows up to which the way of B from memory decides how the blocks are walked. With ij the first rows of a block wait
-// for all of it (37 us for 512 KiB at 14 GB/s, 24 us of arithmetic), which the other rows have to make up for: 5% of
-// the time at 128 rows, 1% at 512. With ji and the next panel announced in every tile B arrives evenly; but each panel
-// then passes the block of A in L2. One thread of Granite Rapids, n=k=4096, GFLOP/s of ij and ji: 120 and 133 at m=128,
-// 137 and 135 at m=256, 143 and 132 at m=512.
-constexpr int64_t kStreamingRows = 192;
+// k-steps of a panel: all of k where it fits; fewer where the sums of few rows wait for B from memory, so that what is
+// announced is never far ahead of its use.
+int64_t panel_depth(const MatmulProblem& problem, const TransformProgram& p, const BlockingCaches& caches) {
+  const int64_t k = std::max<int64_t>(problem.k, 1);
+  if (problem.beta != 0) return k;
+  int64_t largest = caches.l2 / 4 / 4 / p.nr;
+  if (p.prefetch_next && problem.m <= kFewRowTiles * p.mr)
+    largest = std::min(largest, problem.m <= 32 ? kShortDepth : 2 * kShortDepth);
+  return even_depth(k, fit_multiple(largest, 64));
+}
 
-TransformProgram streaming(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
-                           int64_t panel) {
-  const RegisterTile wide = wide_tile(target.isa);
-  const int64_t n = std::max<int64_t>(problem.n, 1), k = std::max<int64_t>(problem.k, 1);
-  p.mr = balanced_rows(problem.m, wide.mr);
-  p.nr = panel > 0 ? round_up(wide.nr, panel) : wide.nr;
-  fit_rows(p, isa_info(target.isa));
-  p.kc = even_depth(k, fit_multiple(target.caches.l1d / 2 / 4 / p.mr, 64));
-  p.mc = round_up(problem.m, p.mr);
-  p.nc = round_up(ceil_div(n, target.threads), p.nr);
-  p.order = TileOrder::kJi;
-  p.pack_a = PackA::kRows;
-  p.prefetch_b = -1;
+// How the blocks are shared out. Columns, as a panel of B then serves all rows; blocks of rows as well where n is too
+// narrow to keep the threads busy.
+void share_out(const MatmulProblem& problem, TransformProgram& p, const BlockingTarget& target) {
+  const int64_t m = std::max<int64_t>(problem.m, 1), n = std::max<int64_t>(problem.n, 1);
   p.parallel = ParallelDim::kN;
-  return p;
+  if (target.threads == 1) return;
+  const int64_t wanted = ceil_div(2 * target.threads, problem.batch);
+  p.nc = std::min(p.nc, round_up(ceil_div(n, wanted), p.nr));
+  const int64_t columns = ceil_div(n, p.nc);
+  if (columns >= wanted) return;
+  p.mc = std::min(p.mc, round_up(ceil_div(m, ceil_div(wanted, columns)), p.mr));
+  // Each block of rows packs the little of B that there is.
+  p.parallel = p.pack_b == PackB::kBlock ? ParallelDim::kM : ParallelDim::kMn;
 }
 
 TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                          int64_t panel) {
-  const IsaInfo& isa = isa_info(target.isa);
   const BlockingCaches& caches = target.caches;
-  const RegisterTile wide = wide_tile(target.isa);
   const int64_t m = std::max<int64_t>(problem.m, 1), n = std::max<int64_t>(problem.n, 1),
                 k = std::max<int64_t>(problem.k, 1);
+  const RegisterTile wide = wide_tile(target.isa, n);
   p.mr = balanced_rows(m, wide.mr);
-  p.nr = panel > 0 ? round_up(wide.nr, panel) : wide.nr;
-  p.panel = panel > 0 ? panel : p.nr;
-  fit_rows(p, isa);
-  p.kc = problem.beta != 0 ? k : even_depth(k, fit_multiple(caches.l1d / 3 / 4 / p.mr, 64));
-  p.mc = std::min(fit_multiple(caches.l2 / 16 / 4 / p.kc, p.mr), round_up(m, p.mr));
-  p.nc = std::min(fit_multiple(caches.l2 / 4 / 4 / p.kc, p.nr), round_up(n, p.nr));
+  p.nr = panel > 0 ? fit_multiple(std::max(wide.nr, panel), panel) : wide.nr;
+  fit_rows(p, isa_info(target.isa));
   p.order = TileOrder::kIj;
+  p.unroll_k = static_cast<int>(k <= kShortK ? k : 2);
   p.prefetch_b = 8;
+  p.prefetch_next = problem.b == BLayout::kPacked && k * n * 4 > caches.l2;
+  p.kc = panel_depth(problem, p, caches);
   p.pack_a = rows_collide(problem, p.mr, caches) && n > p.nr ? PackA::kRows : PackA::kNone;
-  const bool pack_b = problem.b == BLayout::kNt || (problem.b == BLayout::kNn && k * n * 4 > small_b(caches));
-  if (pack_b) {
-    p.pack_b = PackB::kBlock;
-    p.nc = std::min(p.nc, round_up(ceil_div(n, target.threads), p.nr));
-  }
+  if (problem.b == BLayout::kNt || (problem.b == BLayout::kNn && k * n * 4 > small_b(caches))) p.pack_b = PackB::kBlock;
+  // Blocks of A of equal size that fit half of this core's share of L3, so that all panels find them there.
+  const int64_t most_rows = fit_multiple(std::max(caches.l3_share, caches.l2) / 2 / 4 / p.kc, p.mr);
+  p.mc = round_up(ceil_div(m, ceil_div(m, most_rows)), p.mr);
+  p.nc = std::min(round_up(n, p.nr), p.prefetch_next ? p.nr : fit_multiple(caches.l2 * 3 / 8 / 4 / p.kc, p.nr));
+  share_out(problem, p, target);
   fit_workspace(problem, p);
-  // One block of B serves all rows, when there are enough blocks to go round. Packing in the call wants it, unless n is
-  // so narrow that threads would idle: then each block of rows packs the little there is.
-  const int64_t column_blocks = problem.batch * ceil_div(n, p.nc), row_blocks = problem.batch * ceil_div(m, p.mc);
-  if (target.threads == 1 || column_blocks >= 2 * target.threads) {
-    p.parallel = ParallelDim::kN;
-  } else if (pack_b) {
-    p.parallel = column_blocks < target.threads && row_blocks > column_blocks ? ParallelDim::kM : ParallelDim::kN;
-  } else {
-    p.parallel = ParallelDim::kMn;
-  }
   return p;
 }
 
@@ -177,14 +174,7 @@ TransformProgram default_program(const MatmulProblem& problem, const BlockingTar
   p.lanes = isa.lanes_f32();
   p.order = TileOrder::kJi;
   p.panel = panel > 0 ? panel : p.lanes;
-  const bool from_memory = problem.b == BLayout::kPacked && problem.k * problem.n * 4 > target.caches.l2;
-  if (problem.m <= kFewRows) {
-    p = few_rows(problem, p, target, panel);
-  } else if (problem.m <= kStreamingRows && from_memory && problem.beta == 0) {
-    p = streaming(problem, p, target, panel);
-  } else {
-    p = blocked(problem, p, target, panel);
-  }
+  p = problem.m <= kFewRows ? few_rows(problem, p, target, panel) : blocked(problem, p, target, panel);
   return canonical(problem, p);
 }
 

@@ -47,6 +47,8 @@ struct Tile {
   int64_t cols;  // valid columns, 1..nr
 };
 
+constexpr int64_t kLineBytes = 64;
+
 class MatmulLowering {
  public:
   MatmulLowering(const MatmulProblem& problem, const TransformProgram& program)
@@ -372,14 +374,18 @@ class MatmulLowering {
   void k_loop(const Block& block, const Tile& tile, const Affine& rows, const Affine& k, const Affine& depth) {
     if (t_.pack_b == PackB::kNone && p_.b != BLayout::kPacked) tail_mask(tile);
     const int ku = t_.unroll_k;
+    const Affine row_tile = t_.prefetch_next ? b_.let_floor_div("rt", tile.row_in_block, t_.mr) : Affine(0);
     auto step = [&](Affine kk) { k_step(block, tile, rows, k, kk); };
     if (ku == 1) {
-      b_.serial("k", 0, depth, 1, step);
+      b_.serial("k", 0, depth, 1, [&](Affine kk) { step(kk), prefetch_next_panels(block, tile, row_tile, k, kk); });
       return;
     }
     const Affine whole =
         depth.is_constant() ? Affine(depth.constant() / ku * ku) : b_.let_floor_div("kq", depth, ku) * ku;
-    b_.serial("k", 0, whole, ku, [&](Affine kk) { b_.unroll("u", 0, ku, 1, [&](Affine u) { step(kk + u); }); });
+    b_.serial("k", 0, whole, ku, [&](Affine kk) {
+      b_.unroll("u", 0, ku, 1, [&](Affine u) { step(kk + u); });
+      prefetch_next_panels(block, tile, row_tile, k, kk);
+    });
     if (depth.is_constant() && whole == depth) return;
     b_.serial("k", whole, depth, 1, step);
   }
@@ -423,13 +429,23 @@ class MatmulLowering {
 
   // One hint per cache line of B (64 bytes), where B is streamed from outside.
   void prefetch(const Block& block, const Tile& tile, const Affine& k, const Affine& kk, int64_t v) {
-    if (t_.prefetch_b == 0 || t_.pack_b == PackB::kStrip || v * t_.lanes * 4 % 64 != 0) return;
-    if (t_.prefetch_b > 0) {
-      b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b, v), 0);
-    } else {
-      Tile next = tile;
-      next.tile_in_block += 1;
-      b_.prefetch(b_at(block, next, k, kk, v), 1);
+    if (t_.prefetch_b == 0 || t_.pack_b == PackB::kStrip || v * t_.lanes * 4 % kLineBytes != 0) return;
+    b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b, v), 0);
+  }
+
+  // The panels that the block loops come to next, for `unroll_k` steps from kk. All row tiles of a block pass over the
+  // same panels, so each of them announces its share of the next ones: a run of k in each panel.
+  void prefetch_next_panels(const Block& block, const Tile& tile, const Affine& row_tile, const Affine& k,
+                            const Affine& kk) {
+    if (!t_.prefetch_next) return;
+    const int64_t share = ceil_div(t_.panel, t_.mc / t_.mr);  // elements of a panel per k-step
+    const bool by_panels = t_.order == TileOrder::kJi && block_tiles() > 1;
+    const Affine next_tile = block.tile + tile.tile_in_block + (by_panels ? 1 : t_.kc < p_.k ? 0 : block_tiles());
+    const Affine next_k = by_panels || t_.kc >= p_.k ? k : k + t_.kc;
+    for (int64_t q = 0; q < t_.nr / t_.panel; ++q) {
+      for (int64_t c = 0; c < t_.unroll_k * share; c += kLineBytes / 4)
+        b_.prefetch(at(bm_, {next_tile * (t_.nr / t_.panel) + q, next_k, row_tile * (t_.kc * share) + kk * share + c}),
+                    1);
     }
   }
 

@@ -76,7 +76,15 @@ class StepReader {
     return &step;
   }
 
-  bool next_is(std::string_view name) const { return at_ < steps_.size() && steps_[at_].name == name; }
+  // A step "name(1)" that may be left out.
+  Status option(std::string_view name, bool* on) {
+    if (at_ >= steps_.size() || steps_[at_].name != name) return {};
+    HONE_ASSIGN_OR_RETURN(const Step* step, next(name, 1));
+    int value = 0;
+    HONE_RETURN_IF_ERROR(integer(*step, 0, 1, &value));
+    *on = true;
+    return {};
+  }
 
   template <typename Int>
   Status integer(const Step& step, size_t arg, Int lowest, Int* out) const {
@@ -136,10 +144,11 @@ Status check_shape_of_tiles(const TransformProgram& p) {
 std::string to_string(const TransformProgram& p) {
   return fmt::format(
       "vectorize({},{}) register_tile({},{}) tile({},{},{}) order({}) pack_a({}) pack_b({}) panel({}) unroll_k({}) "
-      "prefetch_b({}){} parallel({})",
+      "prefetch_b({}){}{} parallel({})",
       isa_info(p.isa).name, p.lanes, p.mr, p.nr, p.mc, p.nc, p.kc, kOrderNames[static_cast<size_t>(p.order)],
       kPackANames[static_cast<size_t>(p.pack_a)], kPackBNames[static_cast<size_t>(p.pack_b)], p.panel, p.unroll_k,
-      p.prefetch_b, p.prefetch_c ? " prefetch_c(1)" : "", kParallelNames[static_cast<size_t>(p.parallel)]);
+      p.prefetch_b, p.prefetch_next ? " prefetch_next(1)" : "", p.prefetch_c ? " prefetch_c(1)" : "",
+      kParallelNames[static_cast<size_t>(p.parallel)]);
 }
 
 Result<TransformProgram> parse_program(std::string_view text) {
@@ -172,13 +181,9 @@ Result<TransformProgram> parse_program(std::string_view text) {
   HONE_ASSIGN_OR_RETURN(const Step* unroll, reader.next("unroll_k", 1));
   HONE_RETURN_IF_ERROR(reader.integer(*unroll, 0, 1, &p.unroll_k));
   HONE_ASSIGN_OR_RETURN(const Step* prefetch, reader.next("prefetch_b", 1));
-  HONE_RETURN_IF_ERROR(reader.integer(*prefetch, 0, -1, &p.prefetch_b));
-  if (reader.next_is("prefetch_c")) {
-    HONE_ASSIGN_OR_RETURN(const Step* prefetch_c, reader.next("prefetch_c", 1));
-    int on = 0;
-    HONE_RETURN_IF_ERROR(reader.integer(*prefetch_c, 0, 1, &on));
-    p.prefetch_c = true;
-  }
+  HONE_RETURN_IF_ERROR(reader.integer(*prefetch, 0, 0, &p.prefetch_b));
+  HONE_RETURN_IF_ERROR(reader.option("prefetch_next", &p.prefetch_next));
+  HONE_RETURN_IF_ERROR(reader.option("prefetch_c", &p.prefetch_c));
   HONE_ASSIGN_OR_RETURN(const Step* parallel, reader.next("parallel", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*parallel, kParallelNames, &p.parallel));
   HONE_RETURN_IF_ERROR(reader.at_end());
@@ -239,6 +244,7 @@ TransformProgram canonical(const MatmulProblem& problem, TransformProgram p) {
   if (p.kc > k) p.kc = k;
   if (p.nc > round_up(n, p.nr)) p.nc = round_up(n, p.nr);
   if (problem.b != BLayout::kPacked) p.panel = p.nr;
+  if (problem.b != BLayout::kPacked) p.prefetch_next = false;
   if (p.kc >= k && (problem.alpha != 1 || problem.beta != 0 || !problem.epilogue.empty())) p.prefetch_c = false;
   return p;
 }
@@ -248,7 +254,7 @@ TransformProgram lowering_identity(const MatmulProblem& problem, const Transform
   const TransformProgram unread;
   const bool has_sum = problem.k > 0 && problem.alpha != 0;
   if (!has_sum) {
-    p.kc = unread.kc, p.unroll_k = unread.unroll_k, p.prefetch_b = unread.prefetch_b;
+    p.kc = unread.kc, p.unroll_k = unread.unroll_k, p.prefetch_b = unread.prefetch_b, p.prefetch_next = false;
     p.pack_a = PackA::kNone, p.pack_b = PackB::kNone;
   }
   if (p.pack_b == PackB::kStrip) p.prefetch_b = unread.prefetch_b;

@@ -2,7 +2,7 @@
 //
 // Text (canonical, one line, steps in this order):
 //   vectorize(avx512,16) register_tile(14,32) tile(112,512,384) order(ji) pack_a(rows) pack_b(block) panel(16)
-//   unroll_k(1) prefetch_b(8) parallel(mn)
+//   unroll_k(1) prefetch_b(8) prefetch_next(1) prefetch_c(1) parallel(mn)      prefetch_next, prefetch_c: absent when 0
 // Applied to a problem it gives the same LoopIR every time; a program that does not fit a problem is refused with the
 // reason.
 #pragma once
@@ -48,7 +48,10 @@ struct TransformProgram {
   PackB pack_b = PackB::kNone;
   int64_t panel = 8;   // width of panels packed beforehand (b=packed), divides nr
   int unroll_k = 1;    // KU
-  int prefetch_b = 0;  // k-steps ahead within the panel; 0: none; -1: the same k of the next register tile's panels
+  int prefetch_b = 0;  // k-steps ahead within the panel; 0: none
+  // The panels of B that come next, from memory into L2, each line once: every register tile of rows announces its
+  // share of them. Of panels packed beforehand only.
+  bool prefetch_next = false;
   bool prefetch_c = false;  // C of the next register tile, at the start of each
   ParallelDim parallel = ParallelDim::kMn;
 

@@ -44,7 +44,6 @@ TEST(MatmulKnobs, EachChangesTheInstructions) {
       {"pack_b strip", [](TransformProgram& p) { p.pack_b = matmul::PackB::kStrip; }},
       {"unroll_k", [](TransformProgram& p) { p.unroll_k = 4; }},
       {"prefetch_b", [](TransformProgram& p) { p.prefetch_b = 8; }},
-      {"prefetch_b next", [](TransformProgram& p) { p.prefetch_b = -1; }},
       {"prefetch_c", [](TransformProgram& p) { p.prefetch_c = true; }},
       {"parallel", [](TransformProgram& p) { p.parallel = matmul::ParallelDim::kM; }},
   };

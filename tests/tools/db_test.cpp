@@ -442,7 +442,7 @@ TEST_F(HoneDb, GcSaysWhatAndWhyAndVerifyCountsTheRest) {
 TEST_F(HoneDb, GcMendsWhatIsDamaged) {
   constexpr char kUsable[] =
       "vectorize(avx2,8) register_tile(2,32) tile(4,32,16) order(ji) pack_a(none) pack_b(none) panel(32) unroll_k(2) "
-      "prefetch_b(-1) parallel(mn)";
+      "prefetch_b(0) prefetch_next(1) parallel(mn)";
   for (const char* table : {"samples", "programs"}) {
     SCOPED_TRACE(table);
     const std::string name = std::string(table) + ".db";

@@ -145,7 +145,7 @@ TEST(Cost, TilesOfOneVectorAndOfFewChainsLoseMoreThanTheirPortsSay) {
 TransformProgram in_place(int64_t mr, int64_t nr, int64_t kc) {
   TransformProgram t = tile(mr, nr);
   t.pack_a = PackA::kNone, t.pack_b = PackB::kNone;
-  t.order = matmul::TileOrder::kJi, t.prefetch_b = -1, t.kc = kc, t.mc = mr * 5, t.nc = 1024;
+  t.order = matmul::TileOrder::kJi, t.prefetch_b = 0, t.kc = kc, t.mc = mr * 5, t.nc = 1024;
   t.parallel = ParallelDim::kMn;
   return t;
 }
@@ -175,14 +175,16 @@ TEST(Cost, TransposingMoreRowsThanPrefetchersFollowLoses) {
 // reach as far as memory takes to answer.
 TEST(Cost, PrefetchMustFitL2AndReachFarEnough) {
   const MatmulProblem p = problem("matmul:f32:m=1,n=4096,k=4096,b=packed");
+  constexpr int kNext = -1;
   auto stream = [](int64_t nr, int prefetch) {
     TransformProgram t = tile(1, nr);
-    t.mc = 1, t.nc = 2 * nr, t.kc = 4096, t.panel = 16, t.prefetch_b = prefetch;
+    t.mc = 1, t.nc = 2 * nr, t.kc = 4096, t.panel = 16, t.prefetch_b = std::max(prefetch, 0);
+    t.prefetch_next = prefetch == kNext;
     t.pack_a = PackA::kNone, t.pack_b = PackB::kNone, t.parallel = ParallelDim::kMn;
     return t;
   };
-  EXPECT_LT(1.2 * ns(p, stream(64, 32)), ns(p, stream(64, -1)));
-  EXPECT_LT(ns(p, stream(16, -1)) / ns(p, stream(16, 32)), ns(p, stream(64, -1)) / ns(p, stream(64, 32)));
+  EXPECT_LT(1.2 * ns(p, stream(64, 32)), ns(p, stream(64, kNext)));
+  EXPECT_LT(ns(p, stream(16, kNext)) / ns(p, stream(16, 32)), ns(p, stream(64, kNext)) / ns(p, stream(64, 32)));
   EXPECT_LT(ns(p, stream(64, 32)), ns(p, stream(64, 0)));
 }
 

@@ -147,7 +147,6 @@ TEST(Space, EveryKnobChangesLoopIr) {
   t.pack_b = matmul::PackB::kStrip, expect_new("pack_b strip", t), t = base;
   t.unroll_k = 2, expect_new("unroll_k", t), t = base;
   t.prefetch_b = 8, expect_new("prefetch_b", t), t = base;
-  t.prefetch_b = -1, expect_new("prefetch_b next", t), t = base;
   t.parallel = matmul::ParallelDim::kM, expect_new("parallel", t), t = base;
   const MatmulProblem packed = problem("matmul:f32:m=512,n=1024,k=1024,b=packed");
   t = base;
@@ -156,6 +155,8 @@ TEST(Space, EveryKnobChangesLoopIr) {
   const uint64_t narrow = ir::hash(*matmul::lower(packed, t));
   t.panel = 16;
   EXPECT_NE(narrow, ir::hash(*matmul::lower(packed, t))) << "panel";
+  t.panel = 8, t.prefetch_next = true;
+  EXPECT_NE(narrow, ir::hash(*matmul::lower(packed, t))) << "prefetch_next";
 }
 
 TEST(Space, RejectedSayWhy) {

@@ -64,7 +64,7 @@ TEST_P(JitAsmjitTiles, InnerLoopsDoNotSpill) {
           program.pack_b = pack_b;
           program.panel = tile.nr;
           program.unroll_k = unroll;
-          program.prefetch_b = unroll == 4 ? 8 : -1;
+          program.prefetch_b = unroll == 4 ? 8 : 0, program.prefetch_next = unroll != 4;
           expect_clean(problem, program);
           if (HasFatalFailure()) return;
         }

@@ -71,8 +71,8 @@ TEST(MatmulBlocking, LargeProblemsFillTheRegisterFileAndPack) {
   const TransformProgram p = default_program(problem(1024, 4096, 4096, BLayout::kNn), target(Isa::kAvx512));
   EXPECT_GE(tile_registers(p), 28);
   EXPECT_EQ(p.pack_b, PackB::kBlock);
-  EXPECT_EQ(p.pack_a, PackA::kNone) << "14 rows fit the 12 ways of 48 KiB, nearly";
-  EXPECT_LE(p.mr * p.kc * 4, 48 << 10) << "rows of a tile fit L1";
+  EXPECT_EQ(p.pack_a, PackA::kNone) << "9 rows fit the 12 ways of 48 KiB";
+  EXPECT_LE(p.kc * p.nc * 4, 1 << 19) << "a block of B fits half of L2";
 }
 
 TEST(MatmulBlocking, TilesStayWithinTheRegisterBudget) {

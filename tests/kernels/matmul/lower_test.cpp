@@ -54,6 +54,24 @@ TEST(MatmulLower, RandomProgramsGiveTheBitsOfTheScalarChain) {
   }
 }
 
+// Rows of tiles share the announcing of the next panels: more of them, fewer hints each.
+TEST(MatmulLower, RowTilesShareTheAnnouncingOfTheNextPanels) {
+  MatmulProblem problem{.m = 72, .n = 480, .k = 100};
+  problem.b = BLayout::kPacked;
+  TransformProgram program{.isa = Isa::kAvx512, .lanes = 16, .mr = 9, .nr = 48, .nc = 48, .kc = 100};
+  program.panel = 48, program.unroll_k = 2, program.prefetch_next = true, program.parallel = ParallelDim::kN;
+  auto hints = [&](int64_t row_tiles) {
+    program.mc = program.mr * row_tiles;
+    const std::string text = ir::print(*lower(problem, program));
+    int count = 0;
+    for (size_t at = 0; (at = text.find("prefetch t1", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(hints(1), 6) << "2 k-steps of 3 lines";
+  EXPECT_EQ(hints(2), 3);
+  EXPECT_EQ(hints(8), 1) << "6 elements a k-step";
+}
+
 TEST(MatmulLower, DefaultProgramsGiveTheBitsOfTheScalarChain) {
   std::mt19937_64 rng(11);
   for (int i = 0; i < 60; ++i) {

@@ -147,8 +147,8 @@ TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std
     p.pack_b = problem.b == BLayout::kPacked ? PackB::kNone : static_cast<PackB>(below(3));
     p.panel = p.lanes * (1 + below(p.nr / p.lanes));
     p.unroll_k = static_cast<int>(1 + below(4));
-    constexpr int kPrefetch[] = {0, 0, 4, -1};
-    p.prefetch_b = kPrefetch[below(4)];
+    p.prefetch_b = static_cast<int>(4 * below(2));
+    p.prefetch_next = below(2) == 1;
     p.parallel = static_cast<ParallelDim>(below(3));
     p = canonical(problem, p);
     if (legal(problem, p).ok()) return p;

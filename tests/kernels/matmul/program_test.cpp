@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kText =
     "vectorize(avx512,16) register_tile(14,32) tile(112,512,384) order(ij) pack_a(rows) pack_b(block) panel(16) "
-    "unroll_k(2) prefetch_b(-1) parallel(n)";
+    "unroll_k(2) prefetch_b(8) parallel(n)";
 
 MatmulProblem problem(int64_t m, int64_t n, int64_t k, BLayout b) {
   MatmulProblem p;
@@ -31,7 +31,7 @@ TEST(MatmulProgram, TextRoundTrips) {
   EXPECT_EQ(p->kc, 384);
   EXPECT_EQ(p->order, TileOrder::kIj);
   EXPECT_EQ(p->pack_b, PackB::kBlock);
-  EXPECT_EQ(p->prefetch_b, -1);
+  EXPECT_EQ(p->prefetch_b, 8);
   EXPECT_EQ(p->parallel, ParallelDim::kN);
 }
 
@@ -157,8 +157,8 @@ TEST(MatmulProgram, EveryKnobChangesTheLoopIr) {
                                                                     {"pack_b(block)", "pack_b(none)"},
                                                                     {"pack_b(block)", "pack_b(strip)"},
                                                                     {"unroll_k(2)", "unroll_k(4)"},
-                                                                    {"prefetch_b(-1)", "prefetch_b(8)"},
-                                                                    {"prefetch_b(-1)", "prefetch_b(0)"},
+                                                                    {"prefetch_b(8)", "prefetch_b(16)"},
+                                                                    {"prefetch_b(8)", "prefetch_b(0)"},
                                                                     {"parallel(n)", "parallel(m)"}};
   std::vector<uint64_t> seen = {base};
   for (const auto& [from, to] : changes) {
@@ -198,7 +198,8 @@ TEST(MatmulProgram, IdentitiesAreEqualExactlyWhenTheLoopIrIs) {
       t.order = pick(TileOrder::kJi, TileOrder::kIj);
       t.pack_a = pick(PackA::kNone, PackA::kRows);
       t.pack_b = p.b == BLayout::kPacked ? PackB::kNone : pick(PackB::kNone, PackB::kBlock, PackB::kStrip);
-      t.panel = 16, t.unroll_k = pick(1, 4), t.prefetch_b = pick(-1, 0, 8), t.prefetch_c = pick(false, true);
+      t.panel = 16, t.unroll_k = pick(1, 4), t.prefetch_b = pick(0, 8), t.prefetch_next = pick(false, true),
+      t.prefetch_c = pick(false, true);
       t.parallel = pick(ParallelDim::kM, ParallelDim::kN, ParallelDim::kMn);
       if (!legal(p, t).ok()) continue;
       Result<ir::Kernel> kernel = lower(p, t);
