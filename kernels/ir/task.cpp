@@ -57,7 +57,8 @@ TaskSpace task_space(const TaskBounds& bounds, const int64_t* params) {
   TaskSpace space;
   for (const TaskBounds::Axis& axis : bounds.axes) {
     const int64_t lo = eval(axis.lo), hi = eval(axis.hi);
-    const int64_t count = hi > lo ? (hi - lo + axis.step - 1) / axis.step : 0;
+    // One task an axis is common, and a division takes as long as a small kernel.
+    const int64_t count = hi <= lo ? 0 : hi - lo <= axis.step ? 1 : (hi - lo + axis.step - 1) / axis.step;
     space.axes[static_cast<size_t>(space.rank++)] = {lo, axis.step, count};
     space.count *= count;
   }
@@ -71,8 +72,12 @@ TaskSpace task_space(const Kernel& kernel, const std::vector<int64_t>& params) {
 void TaskSpace::values(int64_t index, int64_t* out) const {
   for (int d = rank; d-- > 0;) {
     const Axis& axis = axes[static_cast<size_t>(d)];
-    out[d] = axis.lo + index % axis.count * axis.step;
-    index /= axis.count;
+    if (axis.count == 1) {
+      out[d] = axis.lo;
+    } else {
+      out[d] = axis.lo + index % axis.count * axis.step;
+      index /= axis.count;
+    }
   }
 }
 
