@@ -155,7 +155,7 @@ class Enumeration {
 
   std::vector<int64_t> column_blocks(int64_t nr) const {
     const int64_t tiles = ceil_div(n(), nr);
-    return {nr * ceil_div(tiles, 4 * threads()), nr * ceil_div(tiles, threads())};
+    return {nr * std::max<int64_t>(1, tiles / (16 * threads())), nr * ceil_div(tiles, threads())};
   }
 
   void stream_in_place(TransformProgram t) {
