@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "autotune/measure/flush.h"
+#include "autotune/measure/gather.h"
 #include "engine/base/guarded_buffer.h"
 #include "engine/base/math.h"
 #include "kernels/matmul/bind.h"
@@ -176,7 +177,10 @@ Status MatmulRacer::check_real(Ready& ready) {
 
 Result<int64_t> MatmulRacer::time_once(Ready& ready) {
   const matmul::MatmulOperands operands = operands_.view(ready.width);
-  if (options_.cache == CacheMode::kCold) flush_caches(operands_.ranges(ready.width));
+  if (options_.cache == CacheMode::kCold) {
+    flush_caches(operands_.ranges(ready.width));
+    gather(*ready.schedule);
+  }
   const int64_t begin = clock_.now_ns();
   HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));
   return clock_.now_ns() - begin;

@@ -11,6 +11,7 @@
 
 #include "autotune/measure/clock.h"
 #include "autotune/measure/flush.h"
+#include "autotune/measure/gather.h"
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/guarded.h"
 #include "engine/runtime/schedule.h"
@@ -37,12 +38,13 @@ class Runner {
     HONE_ASSIGN_OR_RETURN(jit::Executable executable, jit::make_executable(kernel, generator, isa));
     return Runner(std::move(executable), schedule);
   }
-  // ns of one call.
+  // ns of one call, all threads awake.
   int64_t time(void* const* buffers, const int64_t* params) {
     jit::Launch launch{.executable = &executable_,
                        .space = ir::task_space(executable_.bounds, params),
                        .buffers = buffers,
                        .params = params};
+    gather(*schedule_);
     const int64_t begin = clock_.now_ns();
     schedule_->for_range({"peak", ""}, launch.space.count, 1, {jit::run_range, &launch});
     return std::max<int64_t>(clock_.now_ns() - begin, 1);
