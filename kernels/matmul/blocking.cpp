@@ -30,9 +30,10 @@ constexpr int64_t kFewRows = 8;
 // A matrix of B up to this many bytes stays in L2 with A and C: packing it in the call does not pay.
 constexpr int64_t small_b(const BlockingCaches& c) { return c.l2 / 2; }
 
-// Tiles of rows up to which a panel from memory is short, and how short (k-steps).
-constexpr int64_t kFewRowTiles = 16;
-constexpr int64_t kShortDepth = 256;
+// Where B comes from memory and few rows use it, panels are short and come one at a time, so that what is announced is
+// never far ahead of its use: rows up to which, and k-steps of a panel.
+constexpr int64_t kVeryFewRows = 32, kVeryShortDepth = 256;
+constexpr int64_t kSomeRows = 144, kShortDepth = 1024;
 // Tasks that share out evenly enough: with 16 a thread one more or less is 6%.
 constexpr int64_t kTasksPerThread = 16;
 // k up to which the loop over it is unrolled whole: its start and end cost as much as its steps.
@@ -135,14 +136,13 @@ void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
   }
 }
 
-// k-steps of a panel: all of k where it fits; fewer where the sums of few rows wait for B from memory, so that what is
-// announced is never far ahead of its use.
+// k-steps of a panel: all of k where it fits.
 int64_t panel_depth(const MatmulProblem& problem, const TransformProgram& p, const BlockingCaches& caches) {
   const int64_t k = std::max<int64_t>(problem.k, 1);
   if (problem.beta != 0) return k;
   int64_t largest = caches.l2 / 4 / 4 / p.nr;
-  if (p.prefetch_next && problem.m <= kFewRowTiles * p.mr)
-    largest = std::min(largest, problem.m <= 32 ? kShortDepth : 2 * kShortDepth);
+  if (p.prefetch_next && problem.m <= kSomeRows)
+    largest = std::min(largest, problem.m <= kVeryFewRows ? kVeryShortDepth : kShortDepth);
   return even_depth(k, fit_multiple(largest, 64));
 }
 
@@ -182,7 +182,9 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   // Blocks of A of equal size that fit half of this core's share of L3, so that all panels find them there.
   const int64_t most_rows = fit_multiple(std::max(caches.l3_share, caches.l2) / 2 / 4 / p.kc, p.mr);
   p.mc = round_up(ceil_div(m, ceil_div(m, most_rows)), p.mr);
-  p.nc = std::min(round_up(n, p.nr), p.prefetch_next ? p.nr : fit_multiple(caches.l2 * 3 / 8 / 4 / p.kc, p.nr));
+  // Several panels share what a tile's rows of A cost on their way from L2.
+  const bool one_panel = p.prefetch_next && m <= kSomeRows;
+  p.nc = std::min(round_up(n, p.nr), one_panel ? p.nr : fit_multiple(caches.l2 * 3 / 8 / 4 / p.kc, p.nr));
   share_out(problem, p, target);
   fit_workspace(problem, p);
   return p;
