@@ -51,7 +51,7 @@ jit::CodeGenerator& packing_generator(Isa isa) {
 Result<std::unique_ptr<MatmulRacer>> MatmulRacer::create(const MatmulProblem& problem,
                                                          const std::vector<Candidate>& candidates, Clock& clock,
                                                          const RacerOptions& options) {
-  HONE_ASSIGN_OR_RETURN(Operands operands, Operands::create(problem, options.seed));
+  HONE_ASSIGN_OR_RETURN(Operands operands, Operands::create(problem, options.seed, options.weights));
   std::unique_ptr<MatmulRacer> racer(new MatmulRacer(problem, candidates, clock, options, std::move(operands)));
   racer->check_ = std::make_unique<OutputCheck>(racer->operands_, options.seed);
   return racer;

@@ -30,6 +30,8 @@ struct RacerOptions {
   uint64_t seed = 1;
   Peak peak;     // 0: not known, nothing is refused for being too fast
   int cpus = 1;  // usable
+  // Where weights are left for the next racer (Operands::create); null: they are this racer's own.
+  std::shared_ptr<Weights>* weights = nullptr;
   // Called at the start of every stage, also within a round: must take nanoseconds. May be empty.
   std::function<void(int candidate, Stage stage)> on_stage;
 };

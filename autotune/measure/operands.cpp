@@ -85,27 +85,49 @@ const float* floats(const AlignedBuffer& buffer) { return buffer.as<float>().dat
 int64_t elements_a(const MatmulProblem& p) { return span_of(p.batch, p.batch_stride_a(), p.m, p.row_stride_a(), p.k); }
 int64_t elements_c(const MatmulProblem& p) { return extent(like_c(p)); }
 
-Result<Operands> Operands::create(const MatmulProblem& problem, uint64_t seed) {
+Result<Operands> Operands::create(const MatmulProblem& problem, uint64_t seed, std::shared_ptr<Weights>* shared) {
   HONE_RETURN_IF_ERROR(matmul::validate(problem));
   Operands operands(problem);
   if (problem.b == BLayout::kPacked) operands.source_.b = BLayout::kNt;
-  HONE_RETURN_IF_ERROR(operands.allocate(seed));
+  HONE_RETURN_IF_ERROR(operands.allocate(seed, shared));
   return operands;
 }
 
-Status Operands::allocate(uint64_t seed) {
+namespace {
+
+Status make(AlignedBuffer& buffer, const Matrix& matrix, uint64_t key) {
+  HONE_ASSIGN_OR_RETURN(buffer, AlignedBuffer::allocate_elements(extent(matrix), sizeof(float), Touch::kNow));
+  fill(buffer.as<float>(), matrix, key);
+  return {};
+}
+
+}  // namespace
+
+Status Operands::use_weights(uint64_t seed, std::shared_ptr<Weights>* shared) {
+  const std::string wanted = fmt::format("{} seed {}", matmul::family(p_), seed);
+  if (shared != nullptr && *shared != nullptr) {
+    if ((*shared)->of == wanted) {
+      weights_ = *shared;
+      return {};
+    }
+    shared->reset();
+  }
+  weights_ = std::make_shared<Weights>();
+  weights_->of = wanted;
+  HONE_RETURN_IF_ERROR(make(weights_->rows, rows_of_b(source_), mix(seed) ^ 2));
+  if (shared != nullptr) *shared = weights_;
+  return {};
+}
+
+Status Operands::allocate(uint64_t seed, std::shared_ptr<Weights>* shared) {
   c_elements_ = static_cast<size_t>(elements_c(p_));
-  auto make = [&](AlignedBuffer& buffer, const Matrix& matrix, uint64_t stream) -> Status {
-    HONE_ASSIGN_OR_RETURN(buffer, AlignedBuffer::allocate_elements(extent(matrix), sizeof(float), Touch::kNow));
-    fill(buffer.as<float>(), matrix, mix(seed) ^ stream);
-    return {};
-  };
-  HONE_RETURN_IF_ERROR(make(a_, {p_.batch, p_.batch_stride_a(), p_.m, p_.row_stride_a(), p_.k}, 1));
-  HONE_RETURN_IF_ERROR(make(b_, rows_of_b(source_), 2));
+  auto key = [seed](uint64_t stream) { return mix(seed) ^ stream; };
+  HONE_RETURN_IF_ERROR(make(a_, {p_.batch, p_.batch_stride_a(), p_.m, p_.row_stride_a(), p_.k}, key(1)));
+  HONE_RETURN_IF_ERROR(use_weights(seed, shared));
   HONE_ASSIGN_OR_RETURN(c_, AlignedBuffer::allocate_elements(elements_c(p_), sizeof(float), Touch::kNow));
-  if (p_.has(EpilogueOp::kBias)) HONE_RETURN_IF_ERROR(make(bias_, {1, 0, 1, p_.n, p_.n}, 3));
-  if (p_.has(EpilogueOp::kGate)) HONE_RETURN_IF_ERROR(make(gate_, like_c(p_), 4));
-  if (p_.has(EpilogueOp::kResidual)) HONE_RETURN_IF_ERROR(make(residual_, like_c(p_), 5));
+  if (p_.has(EpilogueOp::kBias)) HONE_RETURN_IF_ERROR(make(bias_, {1, 0, 1, p_.n, p_.n}, key(3)));
+  if (p_.has(EpilogueOp::kGate)) HONE_RETURN_IF_ERROR(make(gate_, like_c(p_), key(4)));
+  if (p_.has(EpilogueOp::kResidual)) HONE_RETURN_IF_ERROR(make(residual_, like_c(p_), key(5)));
   reset_c();
   return {};
 }
@@ -115,7 +137,7 @@ int64_t Operands::packed_stride(int64_t width) const {
 }
 
 Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
-  if (packed_.contains(width)) return {};
+  if (weights_->packed.contains(width)) return {};
   MatmulProblem source = source_;
   source.epilogue.clear();
   HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(source, width, isa));
@@ -126,7 +148,7 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
                         AlignedBuffer::allocate_elements(items * each, sizeof(float), Touch::kNow));
   poison(buffer.as<float>());
   for (int64_t item = 0; item < items; ++item) {
-    float* source_item = b_.as<float>().data() + item * source_.batch_stride_b();
+    float* source_item = weights_->rows.as<float>().data() + item * source_.batch_stride_b();
     float* packed_item = buffer.as<float>().data() + item * each;
     void* buffers[] = {source_item, packed_item};
     jit::Launch launch{.executable = &executable,
@@ -136,12 +158,12 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
     jit::run_range(&launch, 0, launch.space.count);
     if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
   }
-  packed_.emplace(width, std::move(buffer));
+  weights_->packed.emplace(width, std::move(buffer));
   return {};
 }
 
 std::span<const float> Operands::b(int64_t width) const {
-  return p_.b == BLayout::kPacked ? packed_.at(width).as<float>() : b_.as<float>();
+  return p_.b == BLayout::kPacked ? weights_->packed.at(width).as<float>() : weights_->rows.as<float>();
 }
 
 matmul::MatmulOperands Operands::view(int64_t width) const {
@@ -206,7 +228,7 @@ std::vector<float> Operands::reference(const Cells& cells) const {
       if (!residual_.empty()) residual.push_back(floats(residual_)[at]);
     }
   }
-  const float* b_item = floats(b_) + cells.item * source_.batch_stride_b();
+  const float* b_item = floats(weights_->rows) + cells.item * source_.batch_stride_b();
   for (int64_t j : cells.cols) {
     if (!bias_.empty()) bias.push_back(floats(bias_)[j]);
     for (int64_t p = 0; p < p_.k; ++p)

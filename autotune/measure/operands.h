@@ -6,7 +6,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/base/aligned_buffer.h"
@@ -22,10 +24,20 @@ struct Cells {
   std::vector<int64_t> rows, cols;
 };
 
+// B and its packed copies.
+struct Weights {
+  std::string of;  // family and seed that they are made for
+  AlignedBuffer rows;
+  std::map<int64_t, AlignedBuffer> packed;  // by panel width
+};
+
 class Operands {
  public:
+  // `shared` may hold the weights of an earlier problem: those are used again if only m differs, else freed before
+  // others are made, and left there for the next problem. To touch and fill 2 GB takes longer than to measure on it.
   // Error: resource_exhausted naming the size.
-  static Result<Operands> create(const matmul::MatmulProblem& problem, uint64_t seed);
+  static Result<Operands> create(const matmul::MatmulProblem& problem, uint64_t seed,
+                                 std::shared_ptr<Weights>* shared = nullptr);
 
   const matmul::MatmulProblem& problem() const { return p_; }
   // B packed in panels of `width` by a kernel of `generator`, once per width. For b=packed only.
@@ -53,14 +65,15 @@ class Operands {
 
  private:
   explicit Operands(const matmul::MatmulProblem& problem) : p_(problem), source_(problem) {}
-  Status allocate(uint64_t seed);
+  Status allocate(uint64_t seed, std::shared_ptr<Weights>* shared);
+  Status use_weights(uint64_t seed, std::shared_ptr<Weights>* shared);
   float initial_c(int64_t item, int64_t i, int64_t j) const;
 
   matmul::MatmulProblem p_;
   matmul::MatmulProblem source_;  // the same with B as rows (nt) where p_ has it packed
   size_t c_elements_ = 0;
-  AlignedBuffer a_, b_, c_, bias_, gate_, residual_;
-  std::map<int64_t, AlignedBuffer> packed_;
+  AlignedBuffer a_, c_, bias_, gate_, residual_;
+  std::shared_ptr<Weights> weights_;
 };
 
 // Elements from the first to one past the last of A, and of C and what is laid out like it.

@@ -79,6 +79,12 @@ class FmaWindow {
     void* buffers[] = {out_.data()};
     return flops_ / static_cast<double>(runner_.time(buffers, &kSteps));
   }
+  // ns of a window without work.
+  int64_t empty() {
+    void* buffers[] = {out_.data()};
+    const int64_t none = 0;
+    return runner_.time(buffers, &none);
+  }
 
  private:
   static constexpr int kChains = 12;
@@ -92,8 +98,8 @@ class FmaWindow {
   double flops_;
 };
 
-// Reads a buffer, window after window. A window of cold reading is 4 MiB a thread, about 0.4 ms; warm reading takes the
-// whole buffer.
+// Reads a buffer, window after window. A window of cold reading is 16 MiB a thread, about a millisecond; warm reading
+// takes the whole buffer.
 class ReadWindow {
  public:
   // `x` must outlive the window and hold no denormals.
@@ -164,11 +170,11 @@ Result<double> fma_ceiling(const Where& where, runtime::Schedule& schedule, doub
 Result<double> read_ceiling(const Where& where, runtime::Schedule& schedule, int64_t bytes, bool cold, double seconds) {
   HONE_ASSIGN_OR_RETURN(const AlignedBuffer x, readable(bytes));
   double best = 0;
-  for (int streams : {1, 4}) {
+  for (int streams : {1, 2, 4}) {
     for (bool prefetch : {false, true}) {
       if (prefetch && !cold) continue;
       HONE_ASSIGN_OR_RETURN(ReadWindow window, ReadWindow::create(where, schedule, x, streams, prefetch, cold));
-      best = std::max(best, ceiling(window, seconds / (cold ? 4 : 2)));
+      best = std::max(best, ceiling(window, seconds / (cold ? 6 : 3)));
     }
   }
   return best;
@@ -187,13 +193,19 @@ struct CeilingProbe::Impl {
   Where where;
   std::unique_ptr<runtime::Schedule> schedule;
   AlignedBuffer x{};
+  int64_t warm_bytes = 0;
   std::optional<FmaWindow> fma{};
-  std::optional<ReadWindow> read{};
+  std::vector<ReadWindow> read{};  // which is the fastest changes with the machine, and within a run
 
   // Made by the first reading: the buffer alone takes longer to touch than many windows of fma.
   Status make_read() {
-    HONE_ASSIGN_OR_RETURN(x, readable(std::max<int64_t>(64, 32 * schedule->parallelism()) << 20));
-    HONE_ASSIGN_OR_RETURN(read, ReadWindow::create(where, *schedule, x, 4, true, true));
+    const bool cold = warm_bytes == 0;
+    const int64_t enough = std::max<int64_t>(64, 32 * schedule->parallelism()) << 20;
+    HONE_ASSIGN_OR_RETURN(x, readable(cold ? enough : warm_bytes));
+    for (int streams : {2, 4}) {
+      HONE_ASSIGN_OR_RETURN(ReadWindow window, ReadWindow::create(where, *schedule, x, streams, cold, cold));
+      read.push_back(std::move(window));
+    }
     return {};
   }
 };
@@ -203,11 +215,11 @@ CeilingProbe::CeilingProbe(CeilingProbe&&) noexcept = default;
 CeilingProbe& CeilingProbe::operator=(CeilingProbe&&) noexcept = default;
 CeilingProbe::~CeilingProbe() = default;
 
-Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads) {
+Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads, int64_t warm_bytes) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
   HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule,
                         runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
-  auto impl = std::make_unique<Impl>(Impl{where, std::move(schedule)});
+  auto impl = std::make_unique<Impl>(Impl{.where = where, .schedule = std::move(schedule), .warm_bytes = warm_bytes});
   HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
   return CeilingProbe(std::move(impl));
 }
@@ -215,8 +227,16 @@ Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads) {
 // The better of two windows: the first may have woken a thread that slept.
 double CeilingProbe::gflops() { return std::max(impl_->fma->rate(), impl_->fma->rate()); }
 double CeilingProbe::read_gbs() {
-  if (!impl_->read && !impl_->make_read().ok()) return 0;
-  return std::max(impl_->read->rate(), impl_->read->rate());
+  if (impl_->read.empty() && !impl_->make_read().ok()) return 0;
+  double best = 0;
+  for (int repeat = 0; repeat < 2; ++repeat)
+    for (ReadWindow& window : impl_->read) best = std::max(best, window.rate());
+  return best;
+}
+double CeilingProbe::call_ns() {
+  int64_t least = impl_->fma->empty();
+  for (int repeat = 0; repeat < 4; ++repeat) least = std::min(least, impl_->fma->empty());
+  return static_cast<double>(least);
 }
 
 double Peak::gflops(int threads, int cpus) const {

@@ -35,14 +35,15 @@ Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options = {
 // of a Granite Rapids VM), so a percentage of a burst's peak says more about the clock than about a kernel.
 class CeilingProbe {
  public:
-  static Result<CeilingProbe> create(const Machine& machine, int threads);
+  // warm_bytes: 0 for reading from memory; else so many bytes are read again and again, from whatever cache holds them.
+  static Result<CeilingProbe> create(const Machine& machine, int threads, int64_t warm_bytes = 0);
   CeilingProbe(CeilingProbe&&) noexcept;
   CeilingProbe& operator=(CeilingProbe&&) noexcept;
   ~CeilingProbe();
 
-  double gflops();  // about 0.3 ms
-  double
-  read_gbs();  // from memory, about 10 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
+  double gflops();    // about 0.3 ms
+  double read_gbs();  // about 20 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
+  double call_ns();   // a call that computes nothing, on all the threads
 
  private:
   struct Impl;
