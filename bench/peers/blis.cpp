@@ -1,6 +1,6 @@
 // BLIS, through its typed interface. It refuses its AVX-512 kernels ("skx") when the name of the CPU does not tell how
 // many FMA units there are, which in a virtual machine is always: 0.9 then takes "haswell". With AVX-512 present skx is
-// asked for through BLIS_ARCH_TYPE, unless the caller has set that.
+// asked for through BLIS_ARCH_TYPE.
 #include <blis.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ bool has_avx512() {
 // BLIS looks at the variable once, at its first call; bli_init must be that call, or it aborts over the variable.
 const std::string& kernels() {
   static const std::string name = [] {
-    const bool force = has_avx512() && std::getenv("BLIS_ARCH_TYPE") == nullptr;
+    const bool force = has_avx512();
     if (force) setenv("BLIS_ARCH_TYPE", std::to_string(BLIS_ARCH_SKX).c_str(), 1);
     bli_init();
     std::string chosen = bli_arch_string(bli_arch_query_id());
@@ -60,15 +60,15 @@ class Blis final : public Way {
 };
 
 // B is read where it is, also when it is constant: the public interface has no packed operands.
-std::vector<MakeWay> ways(const HonePeerProblem& p, const float*) {
-  std::vector<MakeWay> all = {[p] { return std::make_unique<Blis>(p, false); }};
-  if (p.m == 1) all.push_back([p] { return std::make_unique<Blis>(p, true); });
+std::vector<NamedWay> ways(const HonePeerProblem& p, const float*) {
+  std::vector<NamedWay> all = {{"sgemm", [p] { return std::make_unique<Blis>(p, false); }}};
+  if (p.m == 1) all.push_back({"sgemv", [p] { return std::make_unique<Blis>(p, true); }});
   return all;
 }
 
 const char* describe() {
-  static const std::string text = std::string("BLIS ") + bli_info_get_version_str() + ", kernels for " + kernels() +
-                                  ", sgemm; for m=1 the faster of sgemm and sgemv, as measured; B is read where it is";
+  static const std::string text =
+      std::string("BLIS ") + bli_info_get_version_str() + ", kernels for " + kernels() + "; B is read where it is";
   return text.c_str();
 }
 

@@ -43,9 +43,9 @@ bool runs_here() {
   return true;
 }
 
-std::vector<MakeWay> ways(const HonePeerProblem& p, const float*) {
+std::vector<NamedWay> ways(const HonePeerProblem& p, const float*) {
   if (!runs_here()) throw std::runtime_error("built for another CPU (-march=native): build the peer on this machine");
-  return {[p] { return std::make_unique<EigenProduct>(p); }};
+  return {{"product of maps", [p] { return std::make_unique<EigenProduct>(p); }}};
 }
 
 const char* describe() {

@@ -126,10 +126,13 @@ class Libxsmm final : public Way {
 
 // 64 columns are four vectors of 16: with six rows LIBXSMM fills the registers of AVX-512. kc x nb x 4 bytes is what
 // the rows of a block reuse: 64 KiB and 128 KiB for an L2, and all of k for few rows, where nothing is reused.
-std::vector<MakeWay> ways(const HonePeerProblem& p, const float* b) {
-  std::vector<MakeWay> all;
+std::vector<NamedWay> ways(const HonePeerProblem& p, const float* b) {
+  const std::string copy = p.b_constant ? ", B packed beforehand" : p.b_transposed ? ", B transposed in the call" : "";
+  std::vector<NamedWay> all;
   for (const Blocks blocks : {Blocks{64, 48, 256}, Blocks{64, 48, 512}, Blocks{32, 96, 1024}, Blocks{64, 48, p.k}})
-    all.push_back([=] { return std::make_unique<Libxsmm>(p, b, blocks); });
+    all.push_back({"blocks of " + std::to_string(blocks.nb) + " columns, " + std::to_string(blocks.mb) +
+                       " rows, k in steps of " + std::to_string(blocks.kc) + copy,
+                   [=] { return std::make_unique<Libxsmm>(p, b, blocks); }});
   return all;
 }
 
@@ -137,9 +140,7 @@ const char* describe() {
   static const std::string text = [] {
     libxsmm_init();
     return std::string("LIBXSMM ") + HONE_LIBXSMM_VERSION + ", kernels for " + libxsmm_get_target_arch() +
-           ", loops and OpenMP are ours: columns in blocks of 32 or 64, k in steps of 256, 512, 1024 or whole, the "
-           "fastest as "
-           "measured; constant B is packed beforehand, else B transposed within the call where it is [n, k]";
+           "; the loops around them and OpenMP are ours";
   }();
   return text.c_str();
 }

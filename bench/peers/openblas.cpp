@@ -42,15 +42,15 @@ class OpenBlas final : public Way {
 
 // B is read where it is, also when it is constant: OpenBLAS has no public interface for packed operands. So `b` of
 // prepare is what a constant B is computed with only in the sense that run() gets the same pointer.
-std::vector<MakeWay> ways(const HonePeerProblem& p, const float*) {
-  std::vector<MakeWay> all = {[p] { return std::make_unique<OpenBlas>(p, false); }};
-  if (p.m == 1) all.push_back([p] { return std::make_unique<OpenBlas>(p, true); });
+std::vector<NamedWay> ways(const HonePeerProblem& p, const float*) {
+  std::vector<NamedWay> all = {{"sgemm", [p] { return std::make_unique<OpenBlas>(p, false); }}};
+  if (p.m == 1) all.push_back({"sgemv", [p] { return std::make_unique<OpenBlas>(p, true); }});
   return all;
 }
 
 const char* describe() {
-  static const std::string text = std::string(openblas_get_config()) + ", kernels for " + openblas_get_corename() +
-                                  ", sgemm; for m=1 the faster of sgemm and sgemv, as measured; B is read where it is";
+  static const std::string text =
+      std::string(openblas_get_config()) + ", kernels for " + openblas_get_corename() + "; B is read where it is";
   return text.c_str();
 }
 

@@ -29,8 +29,10 @@ typedef struct {
   const char* name;
   /* Version, the kernel that the library picked, and the settings that were chosen for it. */
   const char* (*describe)(void);
-  /* A handle, or NULL with the reason in `error`. `b` is valid until release. */
+  /* A handle, or NULL with the reason in `error` (no memory is one). `b` is valid until release. */
   void* (*prepare)(const HonePeerProblem* problem, const float* b, char* error, size_t error_size);
+  /* How this problem is computed: which of the library's ways, and on how many threads. Valid until release. */
+  const char* (*setting)(void* handle);
   /* 0, or not 0 when the library reports an error. */
   int (*run)(void* handle, const float* a, const float* b, float* c);
   /* Memory of its own that a call reads (packed weights), so that it can be flushed like B; NULL when there is none. */
@@ -38,7 +40,7 @@ typedef struct {
   void (*release)(void* handle);
 } HonePeer;
 
-#define HONE_PEER_ABI 1u
+#define HONE_PEER_ABI 2u
 
 /* The one symbol that a peer exports. */
 const HonePeer* hone_peer(void);

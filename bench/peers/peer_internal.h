@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "bench/peers/peer.h"
+#include "engine/base/memory.h"
 
 namespace hone::peers {
 
@@ -35,34 +37,88 @@ class Way {
   }
 };
 
-// Makes a way, throwing std::exception with the reason when it cannot.
-using MakeWay = std::function<std::unique_ptr<Way>()>;
+// One way and what the plan column calls it. `make` throws std::exception with the reason when it cannot.
+struct NamedWay {
+  std::string name;
+  std::function<std::unique_ptr<Way>()> make;
+};
 
 // m, n, k > 0. May throw.
-using ListWays = std::vector<MakeWay> (*)(const HonePeerProblem& problem, const float* b);
+using ListWays = std::vector<NamedWay> (*)(const HonePeerProblem& problem, const float* b);
 
 struct Handle {
   HonePeerProblem problem;
   std::unique_ptr<Way> way;  // null when the sum or the result is empty
+  std::string setting;
 };
 
-struct FreeMemory {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Floats = std::unique_ptr<float[], FreeMemory>;
+// ---- memory ----
 
-// Zeros, 64-byte aligned; from 2 MiB on in huge pages where the system has them, as hone's weights are: 4 KiB pages
-// would make a packed matrix lose to one that is not. Throws std::bad_alloc.
+constexpr size_t kHugePage = size_t{2} << 20;
+
+struct Block {
+  void* memory;
+  size_t bytes;
+};
+
+// Large blocks that a losing way gave back, for the next way to use: to touch 2 GB of fresh memory takes seconds, many
+// times longer than to compute with them.
+inline std::vector<Block> spare_blocks;
+inline bool keep_spare_blocks = false;
+
+struct GiveBack {
+  size_t bytes = 0;
+  void operator()(void* memory) const {
+    if (keep_spare_blocks && bytes >= kHugePage) return spare_blocks.push_back({memory, bytes});
+    std::free(memory);
+  }
+};
+using Floats = std::unique_ptr<float[], GiveBack>;
+
+// While it lives, blocks are kept.
+struct SpareBlocks {
+  SpareBlocks() { keep_spare_blocks = true; }
+  ~SpareBlocks() {
+    keep_spare_blocks = false;
+    for (const Block& block : spare_blocks) std::free(block.memory);
+    spare_blocks.clear();
+  }
+  SpareBlocks(const SpareBlocks&) = delete;
+  SpareBlocks& operator=(const SpareBlocks&) = delete;
+};
+
+// Memory in huge pages where the system has them, as hone's weights are: 4 KiB pages would make a packed matrix lose to
+// one that is not. Asked for beyond what is there, the system would end the process once it is touched: hence the look.
+inline Block large_block(size_t bytes) {
+  bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  for (Block& block : spare_blocks) {
+    if (block.bytes < bytes || block.bytes > bytes + bytes / 8) continue;
+    std::swap(block, spare_blocks.back());
+    const Block found = spare_blocks.back();
+    spare_blocks.pop_back();
+    return found;
+  }
+  const auto available = static_cast<size_t>(available_memory(""));
+  if (bytes > available)
+    throw std::runtime_error("no memory: " + std::to_string(bytes) + " bytes are needed, " + std::to_string(available) +
+                             " are available");
+  void* memory = std::aligned_alloc(kHugePage, bytes);
+  if (memory == nullptr) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);  // advice: small pages work too
+  return {memory, bytes};
+}
+
+// Zeros, 64-byte aligned. Throws std::exception when there is no memory.
 inline Floats zeros(int64_t count) {
-  constexpr size_t kHuge = size_t{2} << 20;
   size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(float);
-  const size_t align = bytes >= kHuge ? kHuge : 64;
-  bytes = (bytes + align - 1) / align * align;
-  void* memory = std::aligned_alloc(align, bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  if (align == kHuge) (void)madvise(memory, bytes, MADV_HUGEPAGE);  // advice: small pages work too
-  std::fill_n(static_cast<float*>(memory), bytes / sizeof(float), 0.0F);
-  return Floats(static_cast<float*>(memory));
+  Block block{nullptr, (bytes + 63) / 64 * 64};
+  if (bytes >= kHugePage) {
+    block = large_block(bytes);
+  } else if (block.memory = std::aligned_alloc(64, block.bytes); block.memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  std::memset(block.memory, 0, bytes);
+  return Floats(static_cast<float*>(block.memory), GiveBack{block.bytes});
 }
 
 // Why a problem is refused; null when it is not. Sizes are limited to what a 32-bit BLAS interface can take.
@@ -78,51 +134,96 @@ inline const char* refusal(const HonePeerProblem& p, const float* b) {
   return nullptr;
 }
 
-// Nanoseconds per call: the best of three samples of at least a millisecond, after one call to warm up.
+// Nanoseconds per call: the best of three samples of at least a millisecond, after one call to warm up. A call that
+// takes long is a sample by itself.
 inline double time_way(Way& way, const float* a, const float* b, float* c) {
   using Clock = std::chrono::steady_clock;
+  constexpr double kLongNs = 50e6;
+  auto ns_since = [](Clock::time_point begin) {
+    return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+  };
+  const Clock::time_point start = Clock::now();
   if (way.run(a, b, c) != 0) return std::numeric_limits<double>::infinity();
-  double best = std::numeric_limits<double>::infinity();
-  for (int sample = 0; sample < 3; ++sample) {
+  double best = ns_since(start);
+  for (int sample = 0; sample < 3 && best < kLongNs; ++sample) {
     const Clock::time_point begin = Clock::now();
     double ns = 0;
     int calls = 0;
     while (ns < 1e6) {
       if (way.run(a, b, c) != 0) return std::numeric_limits<double>::infinity();
       ++calls;
-      ns = std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+      ns = ns_since(begin);
     }
     best = std::min(best, ns / calls);
   }
   return best;
 }
 
-// The fastest way. At most two live at a time, as each may own a packed copy of B.
-inline std::unique_ptr<Way> fastest(const std::vector<MakeWay>& makers, const HonePeerProblem& p, const float* b) {
-  if (makers.size() == 1) return makers[0]();
-  const Floats a = zeros(p.m * p.lda), c = zeros(p.m * p.ldc);
-  Floats own_b;
-  if (b == nullptr) {
-    own_b = zeros((p.b_transposed ? p.n : p.k) * p.ldb);
-    b = own_b.get();
+inline std::string setting_of(const NamedWay& way, int threads) {
+  return way.name + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+}
+
+// Keeps the fastest of the ways it is shown. At most two live at a time, as each may own a packed copy of B.
+class Fastest {
+ public:
+  Fastest(const HonePeerProblem& p, const float* b) : a_(zeros(p.m * p.lda)), c_(zeros(p.m * p.ldc)), b_(b) {
+    if (b != nullptr) return;
+    own_b_ = zeros((p.b_transposed ? p.n : p.k) * p.ldb);
+    b_ = own_b_.get();
   }
-  std::unique_ptr<Way> best;
-  double best_ns = std::numeric_limits<double>::infinity();
-  std::string why = "the library offers no way to compute this";
-  for (const MakeWay& make : makers) {
-    try {
-      std::unique_ptr<Way> way = make();
-      const double ns = time_way(*way, a.get(), b, c.get());
-      if (ns < best_ns) {
-        best = std::move(way);
-        best_ns = ns;
+
+  void consider(const std::vector<NamedWay>& ways, int threads) {
+    for (const NamedWay& candidate : ways) {
+      try {
+        std::unique_ptr<Way> way = candidate.make();
+        const double ns = time_way(*way, a_.get(), b_, c_.get());
+        if (ns >= ns_) continue;
+        way_ = std::move(way);
+        ns_ = ns;
+        setting_ = setting_of(candidate, threads);
+      } catch (const std::exception& e) {
+        why_ = e.what();  // another way may still work
       }
-    } catch (const std::exception& e) {
-      why = e.what();  // another way may still work
     }
   }
-  if (best == nullptr) throw std::runtime_error(why);
-  return best;
+
+  double ns() const { return ns_; }
+
+  void into(Handle& handle) {
+    if (way_ == nullptr) throw std::runtime_error(why_);
+    handle.way = std::move(way_);
+    handle.setting = setting_;
+  }
+
+ private:
+  Floats a_, c_, own_b_;
+  const float* b_;
+  std::unique_ptr<Way> way_;
+  double ns_ = std::numeric_limits<double>::infinity();
+  std::string setting_, why_ = "the library offers no way to compute this";
+};
+
+// A call that takes longer with all threads is not tried with one.
+constexpr double kWorthAllThreadsNs = 10e6;
+
+template <ListWays kList>
+void choose(Handle& handle, const float* b) {
+  const HonePeerProblem& p = handle.problem;
+  const std::vector<NamedWay> ways = kList(p, b);
+  if (ways.size() == 1 && p.threads == 1) {
+    handle.way = ways[0].make();
+    handle.setting = setting_of(ways[0], 1);
+    return;
+  }
+  const SpareBlocks spare;
+  Fastest fastest(p, b);
+  fastest.consider(ways, p.threads);
+  if (p.threads > 1 && fastest.ns() < kWorthAllThreadsNs) {  // hone's plans may leave threads asleep, too
+    HonePeerProblem alone = p;
+    alone.threads = 1;
+    fastest.consider(kList(alone, b), 1);
+  }
+  fastest.into(handle);
 }
 
 template <ListWays kList>
@@ -134,20 +235,16 @@ void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_
   if (problem == nullptr) return refuse("no problem was given");
   if (const char* why = refusal(*problem, b)) return refuse(why);
   try {
-    auto handle = std::make_unique<Handle>(Handle{*problem, nullptr});
-    if (problem->m > 0 && problem->n > 0 && problem->k > 0) {
-      std::vector<MakeWay> makers = kList(*problem, b);
-      if (problem->threads > 1) {  // hone's plans may leave threads asleep, too
-        HonePeerProblem alone = *problem;
-        alone.threads = 1;
-        for (MakeWay& make : kList(alone, b)) makers.push_back(std::move(make));
-      }
-      handle->way = fastest(makers, *problem, b);
-    }
+    auto handle = std::make_unique<Handle>(Handle{*problem, nullptr, "nothing to compute"});
+    if (problem->m > 0 && problem->n > 0 && problem->k > 0) choose<kList>(*handle, b);
     return handle.release();
   } catch (const std::exception& e) {
     return refuse(e.what());
   }
+}
+
+inline const char* setting(void* handle) {
+  return handle == nullptr ? "" : static_cast<Handle*>(handle)->setting.c_str();
 }
 
 inline int run(void* handle, const float* a, const float* b, float* c) {
@@ -180,7 +277,7 @@ inline void release(void* handle) { delete static_cast<Handle*>(handle); }
 
 template <ListWays kList>
 HonePeer make_peer(const char* name, const char* (*describe)()) {
-  return {HONE_PEER_ABI, name, describe, prepare<kList>, run, packed, release};
+  return {HONE_PEER_ABI, name, describe, prepare<kList>, setting, run, packed, release};
 }
 
 }  // namespace hone::peers

@@ -87,6 +87,7 @@ void check(const HonePeer& peer, const HonePeerProblem& p) {
   char error[256] = "";
   void* handle = peer.prepare(&p, p.b_constant ? b.data() : nullptr, error, sizeof error);
   ASSERT_NE(handle, nullptr) << error;
+  EXPECT_THAT(peer.setting(handle), testing::ContainsRegex(".+, [12] threads?$"));
   size_t bytes = 1;
   const void* packed = peer.packed(handle, &bytes);
   EXPECT_EQ(packed == nullptr, bytes == 0);
@@ -182,6 +183,13 @@ TEST_P(Peers, RefusesBadArgumentsWithAReason) {
   ASSERT_NE(handle, nullptr);
   EXPECT_NE(peer_->run(handle, nullptr, b, nullptr), 0);
   peer_->release(handle);
+}
+
+TEST_P(Peers, MoreMemoryThanThereIsGivesAReason) {
+  const HonePeerProblem p = dense(int64_t{1} << 24, 1, int64_t{1} << 20, 1, 0, 2);  // A alone has 64 TiB
+  char error[128] = "";
+  EXPECT_EQ(peer_->prepare(&p, nullptr, error, sizeof error), nullptr);
+  EXPECT_THAT(error, HasSubstr("no memory"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Built, Peers, testing::ValuesIn(kNames), [](const auto& i) { return std::string(i.param); });
