@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -118,16 +120,88 @@ TEST_F(HoneCli, BenchRowsAreRowsInEveryFormat) {
       continue;
     }
     const Json parsed = Json::parse(o.out);
-    if (format == "gbench") {
-      EXPECT_GT(parsed["benchmarks"][0]["real_time"].get<double>(), 0);
-      continue;
-    }
+    if (format == "gbench") continue;  // a test of its own
     const Json row = format == "json" ? parsed["bench"][0] : parsed;
     EXPECT_THAT(keys_of(row), IsSupersetOf({"problem", "impl", "plan", "threads", "ns", "ns_lo", "ns_hi", "gflops",
                                             "gbs", "pct_peak", "ratio", "ratio_ci95"}));
     EXPECT_EQ(row["impl"], "hone default") << "nothing is stored";
     EXPECT_EQ(row["ratio_ci95"], Json({1.0, 1.0}));
   }
+}
+
+TEST_F(HoneCli, BenchSpeaksGoogleBenchmark) {
+  const std::string empty = "matmul:f32:m=0,n=2,k=3";
+  const Outcome o = hone({"bench", kProblem, empty, "--threads", "1", "-r", "6", "--seconds", "0.01", "-o", "gbench"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  const Json parsed = Json::parse(o.out);
+  EXPECT_THAT(keys_of(parsed["context"]), IsSupersetOf({"date", "host_name", "executable", "num_cpus"}));
+  const std::string name = std::string(kProblem) + "/hone default/threads:1";
+  std::set<std::string> aggregates;
+  size_t repetitions = 0;
+  for (const Json& b : parsed["benchmarks"]) {
+    if (b.contains("error_occurred")) {
+      EXPECT_EQ(b["run_name"], empty + "/hone default/threads:1");
+      EXPECT_THAT(b["error_message"].get<std::string>(), HasSubstr("no elements"));
+      continue;
+    }
+    EXPECT_EQ(b["run_name"], name);
+    EXPECT_GT(b["real_time"].get<double>(), 0);
+    EXPECT_EQ(b["time_unit"], "ns");
+    if (b["run_type"] == "iteration") {
+      EXPECT_EQ(b["name"], name);
+      EXPECT_EQ(b["repetition_index"], repetitions++);
+      EXPECT_NEAR(b["gflops"].get<double>() * b["real_time"].get<double>(),
+                  parsed["benchmarks"][0]["gflops"].get<double>() * parsed["benchmarks"][0]["real_time"].get<double>(),
+                  1);
+    } else {
+      const std::string aggregate = b["aggregate_name"];
+      EXPECT_EQ(b["name"], name + "_" + aggregate);
+      EXPECT_EQ(b.contains("pct_peak"), aggregate == "median");
+      aggregates.insert(aggregate);
+    }
+    EXPECT_EQ(b["repetitions"], parsed["benchmarks"][0]["repetitions"]);
+  }
+  EXPECT_GE(repetitions, 3u);
+  EXPECT_EQ(parsed["benchmarks"][0]["repetitions"], repetitions);
+  EXPECT_EQ(aggregates, (std::set<std::string>{"mean", "median", "stddev", "cv"}));
+}
+
+// Two programs for one problem, so that there is something to sum up without a peer.
+TEST_F(HoneCli, BenchSumsUpWhereTheFormatHasAPlaceForIt) {
+  size_t usable = 0;
+  const Json info = Json::parse(hone({"info", "--json"}).out);
+  for (const Json& codegen : info["codegens"])
+    usable += (codegen["name"] == "asmjit" || codegen["name"] == "llvm") && !codegen["isa"].empty();
+  if (usable < 2) GTEST_SKIP() << "one code generator: nothing to compare";
+  auto bench = [&](const std::string& format) {
+    return hone({"bench", "matmul:f32:m={3,4},n=64,k=32", "--codegen", "asmjit,llvm", "--plan", "default", "--threads",
+                 "1", "-r", "5", "--seconds", "0.01", "-o", format});
+  };
+  const Outcome json = bench("json");
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json parsed = Json::parse(json.out);
+  ASSERT_EQ(parsed["bench"].size(), 4u);
+  ASSERT_EQ(parsed["bench_summary"].size(), 1u);
+  const Json& line = parsed["bench_summary"][0];
+  const double first = parsed["bench"][1]["ratio"], second = parsed["bench"][3]["ratio"];
+  EXPECT_EQ(line["threads"], 1);
+  EXPECT_EQ(line["against"], "hone default llvm");
+  EXPECT_EQ(line["problems"], 2);
+  EXPECT_NEAR(line["geomean"].get<double>(), std::sqrt(first * second), 1e-9);
+  EXPECT_EQ(line["worst"].get<double>(), std::min(first, second));
+  EXPECT_EQ(line["worst_problem"], parsed["bench"][first < second ? 1 : 3]["problem"]);
+  EXPECT_EQ(line["below_95pct"], (first < 0.95) + (second < 0.95));
+  for (const Json& row : parsed["bench"]) {
+    EXPECT_THAT(row["limit"].get<std::string>(), AnyOf("fma", "memory", "call"));
+    EXPECT_GE(row["rounds_ns"].size(), 3u);
+  }
+  const Outcome csv = bench("csv"), md = bench("md"), sql = bench("sql"), gbench = bench("gbench");
+  EXPECT_EQ(lines_of(csv.out).size(), 5u) << "rows of one kind";
+  EXPECT_THAT(csv.err, HasSubstr("geomean"));
+  EXPECT_THAT(md.out, HasSubstr("| geomean |"));
+  EXPECT_THAT(md.err, Not(HasSubstr("geomean")));
+  EXPECT_THAT(sql.out, HasSubstr("INSERT INTO bench_summary"));
+  EXPECT_EQ(Json::parse(gbench.out)["context"]["bench_summary"].size(), 1u);
 }
 
 TEST_F(HoneCli, WrongProblemsShowWhereAndTheGrammar) {

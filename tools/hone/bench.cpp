@@ -8,9 +8,11 @@
 #include "autotune/measure/peak.h"
 #include "autotune/search/race.h"
 #include "autotune/search/stats.h"
+#include "bench/peers/settle.h"
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
 #include "tools/hone/bench_racer.h"
+#include "tools/hone/bench_report.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/peers.h"
 #include "tools/hone/table.h"
@@ -28,12 +30,10 @@ struct BenchArgs {
 };
 
 constexpr int kFewestRounds = 5;
-
-// One line of the result, before it is measured.
-struct Implementation {
-  std::string name;  // "hone tuned", "openblas"
-  std::string plan;  // how it came about
-};
+// Of problems whose five rounds would take kPatience times as long as --seconds says.
+constexpr int kFewestLongRounds = 3;
+constexpr double kPatience = 5;
+constexpr double kLongCallNs = 50e6;
 
 struct Setup {
   std::vector<matmul::Shape> shapes;
@@ -41,6 +41,7 @@ struct Setup {
   Format format = Format::kMd;
   Machine machine;
   std::vector<jit::CodeGenerator*> generators;
+  bool line_per_codegen = false;
   plan::Decisions decisions;
   std::vector<const HonePeer*> peers;
   std::optional<matmul::TransformProgram> program;  // --plan TEXT
@@ -67,6 +68,7 @@ Result<Setup> prepare(const BenchArgs& args) {
   s.generators = jit::compiling_generators();
   if (!args.codegen.empty()) {
     s.generators.clear();
+    s.line_per_codegen = true;
     HONE_ASSIGN_OR_RETURN(const std::vector<std::string> names, parse_codegens(args.codegen));
     for (const std::string& name : names) {
       HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * g, jit::find_code_generator(name));
@@ -95,12 +97,13 @@ Result<Setup> prepare(const BenchArgs& args) {
 struct Contest {
   std::vector<Implementation> implementations;
   std::vector<autotune::Candidate> candidates;  // of the first implementations
+  bool default_is_first = false;                // what is stored is the default
 };
 
 Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int threads, bool tuned, Contest& contest) {
   for (jit::CodeGenerator* g : s.generators) {
     // Each asked-for generator has a line; without --codegen the resolver chooses among all.
-    const bool one_line = s.generators.size() == jit::compiling_generators().size();
+    const bool one_line = !s.line_per_codegen;
     const std::vector<jit::CodeGenerator*> only = one_line ? s.generators : std::vector<jit::CodeGenerator*>{g};
     const plan::Target target = plan::make_target(s.machine, threads, only);
     HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,
@@ -125,6 +128,8 @@ Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s,
     HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, true, contest));
   if (args.plan == "default" || args.plan == "both")
     HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, false, contest));
+  contest.default_is_first =
+      args.plan == "both" && contest.candidates.size() == 1 && contest.implementations[0].name == "hone tuned";
   if (s.program) {
     const matmul::TransformProgram& program = *s.program;
     HONE_RETURN_IF_ERROR(matmul::legal(problem, program));
@@ -138,88 +143,69 @@ Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s,
   return contest;
 }
 
-Table bench_table() {
-  return {"bench",
-          {{"problem"},
-           {"impl"},
-           {"threads"},
-           {"ns", For::kMachines},
-           {"us", For::kPeople},
-           {"ns_lo", For::kMachines},
-           {"ns_hi", For::kMachines},
-           {"gflops"},
-           {"gbs"},
-           {"pct_peak"},
-           {"pct_read"},
-           {"ratio"},
-           {"ratio_ci95"},
-           {"plan"},
-           {"why_not"}},
-          {}};
-}
-
-// Bytes that have to move at least once: A, B and what is read and written of C.
-double bytes_of(const matmul::MatmulProblem& p) {
-  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * n);
-}
-
-// What one thread count could do at most, round by round.
-struct Ceilings {
-  std::vector<double> gflops, gbs;
+// Memory that outlives a problem, as the next one often differs in m or threads only.
+struct Kept {
+  std::shared_ptr<autotune::Weights> ours, theirs;
 };
 
-// Median over rounds of work / time as a percentage of the ceiling of the same round. A round in which a sample was
-// refused leaves the two lists unequal; then the medians are compared.
-Cell percent_of(const std::vector<double>& ceiling, const std::vector<double>& times, double work) {
-  if (ceiling.empty() || times.empty()) return {};
-  if (ceiling.size() != times.size()) return 100 * work / autotune::median(times) / autotune::median(ceiling);
-  std::vector<double> percent;
-  for (size_t i = 0; i < times.size(); ++i) percent.push_back(100 * work / times[i] / ceiling[i]);
-  return autotune::median(percent);
+struct Results {
+  Table table = bench_table();
+  Summary summary;
+};
+
+// Rounds until --seconds are over and there are enough for an interval; a problem whose rounds take long gets fewer.
+bool enough(int rounds, double seconds, const BenchArgs& args) {
+  if (rounds >= args.repetitions) return true;
+  return (rounds >= kFewestRounds && seconds > args.seconds) ||
+         (rounds >= kFewestLongRounds && seconds > kPatience * args.seconds);
 }
 
-std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementation& impl, int index, int threads,
-                               const autotune::Race& race, const Ceilings& ceilings) {
-  const std::vector<double> times = race.times(db::Phase::kSearch, index);
-  const autotune::Interval t = autotune::median_interval(times, 0.95);
-  const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
-  const autotune::Interval r = autotune::median_interval(logs, 0.95);
-  const double gflops = p.flops() / t.mid, gbs = bytes_of(p) / t.mid;
-  std::vector<Cell> row = {matmul::to_string(p),
-                           impl.name,
-                           int64_t{threads},
-                           t.mid,
-                           t.mid / 1e3,
-                           t.lo,
-                           t.hi,
-                           gflops,
-                           gbs,
-                           percent_of(ceilings.gflops, times, p.flops()),
-                           percent_of(ceilings.gbs, times, bytes_of(p))};
-  if (index == 0) {
-    row.insert(row.end(), {Cell(1.0), Range{1, 1}});
-  } else {
-    row.insert(row.end(), {std::exp(r.mid), Range{std::exp(r.lo), std::exp(r.hi)}});
+Result<autotune::CeilingProbe> probe_for(const matmul::MatmulProblem& problem, const Setup& s, int threads, bool warm,
+                                         Ceilings& ceilings) {
+  const BlockingCaches caches = blocking_caches(s.machine);
+  ceilings.level = warm ? level_of(problem, caches, threads) : Level::kMemory;
+  // Not less than half of the L2 of each thread: a shorter window would time the opening of a region.
+  const int64_t bytes = std::max(static_cast<int64_t>(bytes_of(problem)), caches.l2 / 2 * threads);
+  return autotune::CeilingProbe::create(s.machine, threads, ceilings.level == Level::kMemory ? 0 : bytes);
+}
+
+Result<Ceilings> run_rounds(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,
+                            autotune::Clock& clock, autotune::Race& race, const std::vector<int>& arms) {
+  Ceilings ceilings;
+  HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, probe_for(problem, s, threads, args.cache == "warm", ceilings));
+  // The check of a long call has warmed up what there is to warm up.
+  if (problem.flops() / s.peak.gflops(threads, s.machine.cpus_usable) < kLongCallNs) race.warm_up(arms);
+  const int64_t begun = clock.now_ns();
+  for (int round = 0; !arms.empty() && !race.stopped(); ++round) {
+    if (enough(round, static_cast<double>(clock.now_ns() - begun) * 1e-9, args)) break;
+    if (!race.round(db::Phase::kSearch, arms)) break;
+    if (!s.peers.empty()) (void)hone::peers::settle();  // the last peer's threads may still spin
+    ceilings.gflops.push_back(probe.gflops());
+    ceilings.gbs.push_back(probe.read_gbs());
+    ceilings.call_ns.push_back(probe.call_ns());
   }
-  row.insert(row.end(), {impl.plan, std::string()});
-  return row;
+  return ceilings;
 }
 
-std::vector<Cell> failed_row(const matmul::MatmulProblem& p, const Implementation& impl, int threads,
-                             const std::string& why) {
-  std::vector<Cell> row(bench_table().columns.size());
-  row[0] = matmul::to_string(p), row[1] = impl.name, row[2] = int64_t{threads};
-  row[row.size() - 2] = impl.plan, row.back() = why;
-  return row;
+void add_scores(const matmul::MatmulProblem& problem, int threads, const Contest& contest, const autotune::Race& race,
+                Summary& summary) {
+  for (size_t i = 1; i < contest.implementations.size(); ++i) {
+    const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, static_cast<int>(i), 0);
+    if (logs.empty()) continue;
+    summary.add(matmul::to_string(problem), threads, contest.implementations[i].name, i >= contest.candidates.size(),
+                std::exp(autotune::median_interval(logs, 0.95).mid));
+  }
+  // The default plan is the one in use, so its line was left out.
+  const bool measured = !race.times(db::Phase::kSearch, 0).empty();
+  if (contest.default_is_first && measured) summary.add(matmul::to_string(problem), threads, "hone default", false, 1);
 }
 
 Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,
-                     Table& table) {
+                     Kept& kept, Results& results) {
   HONE_ASSIGN_OR_RETURN(Contest contest, contest_of(problem, s, threads, args));
   if (problem.m == 0 || problem.n == 0) {
     for (const Implementation& impl : contest.implementations)
-      table.add(failed_row(problem, impl, threads, "C has no elements: there is nothing to time"));
+      results.table.add(failed_row(problem, impl, threads, "C has no elements: there is nothing to time"));
     return {};
   }
   const std::string lack = peers_lack(problem);
@@ -233,7 +219,9 @@ Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int t
                          {.cache = args.cache == "warm" ? autotune::CacheMode::kWarm : autotune::CacheMode::kCold,
                           .seed = args.seed,
                           .peak = s.peak,
-                          .cpus = s.machine.cpus_usable}));
+                          .cpus = s.machine.cpus_usable,
+                          .weights = &kept.ours},
+                         &kept.theirs));
   std::vector<std::string> why(contest.implementations.size());
   autotune::Race race(
       *racer, clock, args.seed,
@@ -242,29 +230,39 @@ Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int t
                          const autotune::Prepared& p) { return why[static_cast<size_t>(i)] = p.detail, Status(); },
        .stop = &interrupted()});
   std::vector<int> arms;
-  for (int i = 0; i < static_cast<int>(contest.implementations.size()); ++i)
-    if (race.prepare(i)) arms.push_back(i);
-  HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, autotune::CeilingProbe::create(s.machine, threads));
-  Ceilings ceilings;
-  race.warm_up(arms);
-  const int64_t begun = clock.now_ns();
-  for (int round = 0; round < args.repetitions && !arms.empty() && !race.stopped(); ++round) {
-    if (round >= kFewestRounds && static_cast<double>(clock.now_ns() - begun) * 1e-9 > args.seconds) break;
-    if (!race.round(db::Phase::kSearch, arms)) break;
-    ceilings.gflops.push_back(probe.gflops());
-    ceilings.gbs.push_back(probe.read_gbs());
+  for (int i = 0; i < static_cast<int>(contest.implementations.size()); ++i) {
+    if (!race.prepare(i)) continue;
+    arms.push_back(i);
+    if (const std::string setting = racer->setting(i); !setting.empty())
+      contest.implementations[static_cast<size_t>(i)].plan += "; here: " + setting;
   }
+  HONE_ASSIGN_OR_RETURN(const Ceilings ceilings, run_rounds(problem, s, threads, args, clock, race, arms));
   Status failure;
   for (size_t i = 0; i < contest.implementations.size(); ++i) {
     const bool measured = !race.times(db::Phase::kSearch, static_cast<int>(i)).empty();
-    table.add(measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, ceilings)
-                       : failed_row(problem, contest.implementations[i], threads,
-                                    race.stopped() && why[i].empty() ? "interrupted" : why[i]));
+    results.table.add(
+        measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, ceilings)
+                 : failed_row(problem, contest.implementations[i], threads,
+                              race.stopped() && why[i].empty() ? "interrupted" : why[i]));
     if (!measured && i < contest.candidates.size() && !race.stopped())
       failure = internal_error(fmt::format("{} could not be measured: {}", contest.implementations[i].name, why[i]));
   }
+  add_scores(problem, threads, contest, race, results.summary);
   if (!lack.empty() && !s.peers.empty()) note(fmt::format("{}: {}", matmul::to_string(problem), lack));
   return failure;
+}
+
+// With the rows, where the format has a place for a second table; else on stderr.
+void write(Results& results, Format format) {
+  Table& table = results.table;
+  if (std::all_of(table.rows.begin(), table.rows.end(),
+                  [](const auto& row) { return std::get<std::string>(row.back()).empty(); }))
+    table.columns.back().whom = For::kMachines;
+  const Table summary = results.summary.table();
+  write_results(render(table, format, &summary));
+  if (has_place_for_summary(format)) return;
+  for (const std::string& line : CLI::detail::split(render(summary, Format::kMd), '\n'))
+    if (!line.empty()) note(line);
 }
 
 int run_bench(const BenchArgs& args) {
@@ -273,22 +271,20 @@ int run_bench(const BenchArgs& args) {
   const Setup& s = *setup;
   note(fmt::format("peak {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; caches {}",
                    s.peak.f32_gflops_1t, s.peak.f32_gflops_all, s.peak.read_gbs_1t, s.peak.read_gbs_all, args.cache));
-  Table table = bench_table();
+  Results results;
+  Kept kept;
   Status failure;
   for (const matmul::Shape& shape : s.shapes) {
     for (int threads : s.threads) {
       if (interrupted()) break;
-      const Status status = bench_problem(shape.problem, s, threads, args, table);
+      const Status status = bench_problem(shape.problem, s, threads, args, kept, results);
       if (status.ok()) continue;
       // One problem that is too large for this machine must not cost the others their turn.
       if (!failure.ok()) note(fmt::format("error: {}", failure.message()));
       failure = Status(status.code(), fmt::format("{}: {}", matmul::to_string(shape.problem), status.message()));
     }
   }
-  if (std::all_of(table.rows.begin(), table.rows.end(),
-                  [](const auto& row) { return std::get<std::string>(row.back()).empty(); }))
-    table.columns.back().whom = For::kMachines;
-  write_results(render(table, s.format));
+  write(results, s.format);
   if (!failure.ok()) return fail(failure);
   return interrupted() ? kInterrupted : kDone;
 }
@@ -309,7 +305,10 @@ void add_bench(CLI::App& app, Run& run) {
       ->check(not_empty());
   command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 25)")
       ->check(CLI::Range(1, 1000000));
-  command->add_option("--seconds", args->seconds, "per problem and thread count, then rounds stop (default: 5)")
+  command
+      ->add_option(
+          "--seconds", args->seconds,
+          "per problem and thread count, then rounds stop once there are 5, or 3 that take very long (default: 5)")
       ->check(positive());
   command->add_option("--cache", args->cache, "cold (default): operands come from memory; warm: from cache")
       ->check(CLI::IsMember({"warm", "cold"}));

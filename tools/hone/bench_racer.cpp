@@ -38,9 +38,10 @@ std::string peers_lack(const matmul::MatmulProblem& p) {
 Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const matmul::MatmulProblem& problem,
                                                        const std::vector<autotune::Candidate>& candidates,
                                                        std::span<const HonePeer* const> peers, int threads,
-                                                       autotune::Clock& clock, const autotune::RacerOptions& options) {
+                                                       autotune::Clock& clock, const autotune::RacerOptions& options,
+                                                       std::shared_ptr<autotune::Weights>* peer_weights) {
   std::unique_ptr<BenchRacer> racer(new BenchRacer(as_peers_see_it(problem), problem.b == matmul::BLayout::kPacked,
-                                                   candidates.size(), peers, threads, clock, options));
+                                                   candidates.size(), peers, threads, clock, options, peer_weights));
   HONE_ASSIGN_OR_RETURN(racer->plans_, autotune::MatmulRacer::create(problem, candidates, clock, options));
   return racer;
 }
@@ -60,6 +61,11 @@ std::vector<autotune::Timing> BenchRacer::round(std::span<const int> implementat
     timings.push_back(is_peer(i) ? time_peer(i) : plans_->round(std::span(&i, 1)).front());
   }
   return timings;
+}
+
+std::string BenchRacer::setting(int i) const {
+  const auto at = ready_.find(i);
+  return at == ready_.end() ? "" : peer(i).setting(at->second.handle);
 }
 
 autotune::Timing BenchRacer::time_peer(int i) {
@@ -82,7 +88,7 @@ void BenchRacer::release(int i) {
 autotune::Prepared BenchRacer::prepare_peer(int i) {
   if (ready_.contains(i)) return {};
   if (operands_ == nullptr) {
-    Result<autotune::Operands> made = autotune::Operands::create(problem_, options_.seed);
+    Result<autotune::Operands> made = autotune::Operands::create(problem_, options_.seed, peer_weights_);
     if (!made.ok()) return {db::Outcome::kRefused, made.status().message()};
     operands_ = std::make_unique<autotune::Operands>(std::move(*made));
   }

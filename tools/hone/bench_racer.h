@@ -14,16 +14,20 @@ namespace hone::cli {
 // Candidates first, then peers: implementation i < candidates.size() is a plan, the others are peers.
 class BenchRacer final : public autotune::Racer {
  public:
-  // `candidates`, `peers` and `clock` must outlive the racer. Threads of the peers: `threads`.
+  // `candidates`, `peers`, `clock` and `peer_weights` must outlive the racer. Threads of the peers: `threads`. B as the
+  // peers get it is left in `peer_weights` for the next racer, as in Operands::create.
   static Result<std::unique_ptr<BenchRacer>> create(const matmul::MatmulProblem& problem,
                                                     const std::vector<autotune::Candidate>& candidates,
                                                     std::span<const HonePeer* const> peers, int threads,
-                                                    autotune::Clock& clock, const autotune::RacerOptions& options);
+                                                    autotune::Clock& clock, const autotune::RacerOptions& options,
+                                                    std::shared_ptr<autotune::Weights>* peer_weights);
   ~BenchRacer() override;
 
   autotune::Prepared prepare(int implementation) override;
   std::vector<autotune::Timing> round(std::span<const int> implementations) override;
   void release(int implementation) override;
+  // How a prepared peer computes the problem; "" for plans, whose text says it.
+  std::string setting(int implementation) const;
 
  private:
   struct Ready {
@@ -33,14 +37,15 @@ class BenchRacer final : public autotune::Racer {
 
   BenchRacer(const matmul::MatmulProblem& peer_problem, bool b_constant, size_t candidates,
              std::span<const HonePeer* const> peers, int threads, autotune::Clock& clock,
-             const autotune::RacerOptions& options)
+             const autotune::RacerOptions& options, std::shared_ptr<autotune::Weights>* peer_weights)
       : problem_(peer_problem),
         candidates_(candidates),
         peers_(peers),
         threads_(threads),
         b_constant_(b_constant),
         clock_(clock),
-        options_(options) {}
+        options_(options),
+        peer_weights_(peer_weights) {}
 
   bool is_peer(int i) const { return static_cast<size_t>(i) >= candidates_; }
   const HonePeer& peer(int i) const { return *peers_[static_cast<size_t>(i) - candidates_]; }
@@ -57,6 +62,7 @@ class BenchRacer final : public autotune::Racer {
   bool b_constant_;  // the problem lets B be packed beforehand, so peers may as well
   autotune::Clock& clock_;
   autotune::RacerOptions options_;
+  std::shared_ptr<autotune::Weights>* peer_weights_;
   std::unique_ptr<autotune::MatmulRacer> plans_;
   std::unique_ptr<autotune::Operands> operands_;  // of the peers, made when the first one is prepared
   std::map<int, Ready> ready_;

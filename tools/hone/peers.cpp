@@ -3,12 +3,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "engine/base/env.h"
+#include "tools/hone/cli.h"
 
 namespace hone::cli {
 namespace {
@@ -21,6 +23,21 @@ std::vector<std::filesystem::path> places() {
   return {exe / "../lib/hone/peers", exe / "../../bench/peers"};
 }
 
+// Settings of the environment would slow some peers down: each is measured at its best. libgomp may have read OMP_*
+// when this process began; what it says about the number of threads is overruled by every peer.
+void unset_settings() {
+  constexpr std::string_view kPrefixes[] = {"OPENBLAS_", "GOTO_", "BLIS_", "DNNL_", "ONEDNN_", "LIBXSMM_", "OMP_NUM_"};
+  std::vector<std::string> names;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    for (std::string_view prefix : kPrefixes)
+      if (text.starts_with(prefix)) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) {
+    if (unsetenv(name.c_str()) == 0) note(fmt::format("{} is unset for the peers", name));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> peer_names() { return {"openblas", "blis", "onednn", "eigen", "libxsmm"}; }
@@ -29,9 +46,7 @@ Result<const HonePeer*> load_peer(const std::string& name) {
   const std::vector<std::string> known = peer_names();
   if (std::find(known.begin(), known.end(), name) == known.end())
     return invalid_argument(fmt::format("unknown peer '{}': --compare takes {}", name, fmt::join(known, ", ")));
-  // Settings of the environment would slow some peers down: each is measured at its best.
-  for (const char* variable : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"})
-    unsetenv(variable);
+  unset_settings();
   std::string tried;
   for (const std::filesystem::path& place : places()) {
     const std::filesystem::path file = place / fmt::format("libhone_peer_{}.so", name);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/hone/gbench.h"
 #include "tools/hone/json.h"
 
 namespace hone::cli {
@@ -45,6 +46,7 @@ std::string for_people(const Cell& cell) {
 std::string plain(const Cell& cell) {
   if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? fmt::format("{}", *number) : "";
   if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{}, {}]", range->lo, range->hi);
+  if (const auto* list = std::get_if<std::vector<double>>(&cell)) return fmt::format("[{}]", fmt::join(*list, ", "));
   return for_people(cell);
 }
 
@@ -130,19 +132,20 @@ Json to_json(const Cell& cell) {
   if (const auto* whole = std::get_if<int64_t>(&cell)) return *whole;
   if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? Json(*number) : Json(nullptr);
   if (const auto* range = std::get_if<Range>(&cell)) return {range->lo, range->hi};
+  if (const auto* list = std::get_if<std::vector<double>>(&cell)) return *list;
   return nullptr;
 }
 
-Json row_to_json(const Table& table, const std::vector<Cell>& row) {
-  Json object = Json::object();
-  for (size_t c = 0; c < table.columns.size(); ++c) object[table.columns[c].name] = to_json(row[c]);
-  return object;
-}
-
-std::string render_json(const Table& table) {
+Json rows_to_json(const Table& table) {
   Json all = Json::array();
   for (const auto& row : table.rows) all.push_back(row_to_json(table, row));
-  return dump(Json({{table.name, all}}), 2) + "\n";
+  return all;
+}
+
+std::string render_json(const Table& table, const Table* summary) {
+  Json all = {{table.name, rows_to_json(table)}};
+  if (summary != nullptr) all[summary->name] = rows_to_json(*summary);
+  return dump(all, 2) + "\n";
 }
 
 std::string render_jsonl(const Table& table) {
@@ -172,30 +175,6 @@ std::string render_sql(const Table& table) {
   return out;
 }
 
-// One benchmark entry a row: name from the text cells, real_time from "ns", every other number as a counter.
-std::string render_gbench(const Table& table) {
-  Json benchmarks = Json::array();
-  for (const auto& row : table.rows) {
-    std::string name;
-    Json entry = Json::object();
-    for (size_t c = 0; c < table.columns.size(); ++c) {
-      const std::string& column = table.columns[c].name;
-      if (column == "problem" || column == "impl") name += (name.empty() ? "" : "/") + plain(row[c]);
-      if (numeric(row[c]) && column != "ns") entry[column] = to_json(row[c]);
-      if (const auto* range = std::get_if<Range>(&row[c]))
-        entry[column + "_lo"] = range->lo, entry[column + "_hi"] = range->hi;
-      if (column == "ns") entry["real_time"] = entry["cpu_time"] = to_json(row[c]);
-    }
-    entry["name"] = entry["run_name"] = name;
-    entry["run_type"] = "iteration";
-    entry["time_unit"] = "ns";
-    entry["iterations"] = 1;
-    benchmarks.push_back(std::move(entry));
-  }
-  const Json context = {{"executable", "hone"}, {"library_build_type", "release"}};
-  return dump(Json({{"context", context}, {"benchmarks", benchmarks}}), 2) + "\n";
-}
-
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -220,22 +199,30 @@ Result<Format> parse_format(const std::string& name, bool times) {
   return invalid_argument(fmt::format("unknown output format '{}': use one of {}", name, fmt::join(names, ", ")));
 }
 
-std::string render(const Table& everything, Format format) {
-  if (format == Format::kMd) return render_md(everything);
+Json row_to_json(const Table& table, const std::vector<Cell>& row) {
+  Json object = Json::object();
+  for (size_t c = 0; c < table.columns.size(); ++c) object[table.columns[c].name] = to_json(row[c]);
+  return object;
+}
+
+bool has_place_for_summary(Format format) { return format != Format::kCsv && format != Format::kJsonl; }
+
+std::string render(const Table& everything, Format format, const Table* summary) {
+  if (summary != nullptr && summary->rows.empty()) summary = nullptr;
   const Table table = for_machines(everything);
   switch (format) {
     case Format::kMd:
-      break;
+      return render_md(everything) + (summary == nullptr ? "" : "\n" + render_md(*summary));
     case Format::kCsv:
       return render_csv(table);
     case Format::kJson:
-      return render_json(table);
+      return render_json(table, summary);
     case Format::kJsonl:
       return render_jsonl(table);
     case Format::kSql:
-      return render_sql(table);
+      return render_sql(table) + (summary == nullptr ? "" : render_sql(*summary));
     case Format::kGbench:
-      return render_gbench(table);
+      return render_gbench(table, summary);
   }
   return "";
 }

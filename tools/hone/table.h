@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,8 +37,8 @@ struct Range {
   double lo = 0, hi = 0;
 };
 
-// monostate: no value (null, an empty cell).
-using Cell = std::variant<std::monostate, std::string, double, int64_t, Range>;
+// monostate: no value (null, an empty cell). A list of numbers is for machines.
+using Cell = std::variant<std::monostate, std::string, double, int64_t, Range, std::vector<double>>;
 
 enum class For : uint8_t { kAll, kPeople, kMachines };  // people read md; everything else is for machines
 
@@ -59,7 +60,13 @@ struct Table {
 // Text that a terminal shows and does not obey: control characters as \xNN, a backslash doubled.
 std::string printable(std::string_view text);
 
-// A table without rows is "" in md.
-std::string render(const Table& table, Format format);
+// A row as an object, keyed by column.
+nlohmann::ordered_json row_to_json(const Table& table, const std::vector<Cell>& row);
+
+// csv and jsonl are rows of one kind.
+bool has_place_for_summary(Format format);
+// A table without rows is "" in md. `summary`, another table that says what this one comes to, is left out where the
+// format has no place for it.
+std::string render(const Table& table, Format format, const Table* summary = nullptr);
 
 }  // namespace hone::cli
