@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
 #include "engine/matmul_internal.h"
+#include "engine/runtime/trace.h"
 #include "engine/state_internal.h"
 
 namespace hone {
@@ -54,6 +55,7 @@ Status load_decisions(const EngineOptions& options, Engine::State& state) {
 
 Result<Engine> create_engine(const EngineOptions& options) {
   if (options.log) set_log_sink(options.log);
+  runtime::trace_as_environment_says();
   HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
   auto state = std::make_shared<Engine::State>();
   HONE_ASSIGN_OR_RETURN(const int threads, choose_threads(options.threads, machine));

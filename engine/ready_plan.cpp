@@ -12,11 +12,11 @@ namespace {
 using matmul::MatmulOperands;
 using matmul::MatmulProblem;
 
-void run_tasks(runtime::Schedule* schedule, int64_t tasks, runtime::RangeBody body) {
+void run_tasks(runtime::Schedule* schedule, std::string_view node, int64_t tasks, runtime::RangeBody body) {
   if (schedule == nullptr || tasks <= 1) {
     if (tasks > 0) body.fn(body.context, 0, tasks);
   } else {
-    schedule->for_range({.op = "matmul", .node = {}}, tasks, 1, body);
+    schedule->for_range({.op = "matmul", .node = node}, tasks, 1, body);
   }
 }
 
@@ -74,7 +74,7 @@ void log_plan(const ReadyPlan& ready) {
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {
   if (executable == nullptr) {
     FallbackCall body{call, operands, packed, matmul::fallback_strips(call)};
-    run_tasks(schedule, call.batch * body.strips, {FallbackCall::run, &body});
+    run_tasks(schedule, node, call.batch * body.strips, {FallbackCall::run, &body});
     return {};
   }
   matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
@@ -82,7 +82,7 @@ Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands,
                      .space = ir::task_space(executable->bounds, args.params.data()),
                      .buffers = args.buffers.data(),
                      .params = args.params.data()};
-  run_tasks(schedule, launch.space.count, {jit::run_range, &launch});
+  run_tasks(schedule, node, launch.space.count, {jit::run_range, &launch});
   if (launch.out_of_memory.load(std::memory_order_relaxed))
     return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));
   return {};
@@ -92,6 +92,7 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
                                               const plan::Constraints& constraints) {
   auto ready = std::make_unique<ReadyPlan>();
   ready->problem = problem;
+  ready->node = matmul::to_string(problem);
   HONE_ASSIGN_OR_RETURN(ready->plan, plan::resolve(problem, state.target, state.decisions, constraints));
   const bool nothing_to_do = problem.n == 0;
   bool compiled = false;

@@ -15,6 +15,7 @@ namespace hone {
 // Immutable once made; any number of calls run it at once.
 struct ReadyPlan {
   matmul::MatmulProblem problem;  // m: of the bucket
+  std::string node;               // the problem as text: what a trace calls it
   plan::MatmulPlan plan;
   plan::KernelCache::Handle executable;   // null: the precompiled kernel runs
   runtime::Schedule* schedule = nullptr;  // null: inline on the caller

@@ -36,12 +36,12 @@ struct PlainPack {
   }
 };
 
-Status run_on_all_threads(Engine::State& state, int64_t tasks, runtime::RangeBody body) {
+Status run_on_all_threads(Engine::State& state, std::string_view node, int64_t tasks, runtime::RangeBody body) {
   HONE_ASSIGN_OR_RETURN(runtime::Schedule * schedule, state.schedules.get(state.target.threads));
   if (schedule == nullptr) {
     body.fn(body.context, 0, tasks);
   } else {
-    schedule->for_range({.op = "pack", .node = {}}, tasks, 1, body);
+    schedule->for_range({.op = "pack", .node = node}, tasks, 1, body);
   }
   return {};
 }
@@ -79,12 +79,13 @@ Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& so
   item.batch = 1;
   item.sa = item.sb = item.sc = -1;
   HONE_ASSIGN_OR_RETURN(const plan::KernelCache::Handle kernel, packing_kernel(state, item, width, isa));
+  const std::string node = matmul::to_string(source);
   for (int64_t i = 0; i < items; ++i) {
     const float* src = weights + i * source.batch_stride_b();
     float* dst = packed.memory.as<float>().data() + i * item_elements;
     if (kernel == nullptr) {
       PlainPack body{item, src, dst, width};
-      HONE_RETURN_IF_ERROR(run_on_all_threads(state, packed.layout.panels(item.n), {PlainPack::run, &body}));
+      HONE_RETURN_IF_ERROR(run_on_all_threads(state, node, packed.layout.panels(item.n), {PlainPack::run, &body}));
       continue;
     }
     void* buffers[] = {const_cast<float*>(src), dst};
@@ -92,7 +93,7 @@ Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& so
                        .space = ir::task_space(kernel->bounds, nullptr),
                        .buffers = buffers,
                        .params = nullptr};
-    HONE_RETURN_IF_ERROR(run_on_all_threads(state, launch.space.count, {jit::run_range, &launch}));
+    HONE_RETURN_IF_ERROR(run_on_all_threads(state, node, launch.space.count, {jit::run_range, &launch}));
     if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
   }
   return packed;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <stdexcept>
 
 #include "engine/base/cpu_quota.h"
@@ -17,11 +16,6 @@ namespace hone::runtime {
 namespace {
 
 constexpr std::array<std::string_view, 3> kKindNames = {"sequential", "tbb", "dedicated"};
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 class Sequential final : public Schedule {
  public:
@@ -107,7 +101,7 @@ Schedule::Schedule(std::string name, const ScheduleRequest& requested, const Sch
 bool Schedule::in_its_process() const { return process_number() == process_; }
 
 void Schedule::for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body) {
-  if (closed_.load(std::memory_order_relaxed)) throw std::logic_error(name_ + " is closed; make a new schedule");
+  if (closed_.load(std::memory_order_relaxed)) throw_closed();
   const int64_t tasks = task_count(n, grain, parallelism());
   if (tasks == 0) return;
   if (tasks == 1 || in_region()) return body.fn(body.context, 0, n);
@@ -117,7 +111,7 @@ void Schedule::for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body
     return run_inline(n, body, said ? "" : "its threads did not come along through fork()");
   }
   const bool traced = tracing();
-  const int64_t begin_ns = traced ? now_ns() : 0;
+  const int64_t begin_ns = traced ? steady_now_ns() : 0;
   Region region(n, tasks, body);
   if (!run(region)) return run_inline(n, body, "its threads work for another caller");
   if (traced)
@@ -128,7 +122,7 @@ void Schedule::for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body
                         .tasks = tasks,
                         .grain = grain,
                         .begin_ns = begin_ns,
-                        .duration_ns = now_ns() - begin_ns,
+                        .duration_ns = steady_now_ns() - begin_ns,
                         .failed = region.failures() > 0,
                         .failures = region.failures()});
   region.rethrow();
@@ -138,6 +132,8 @@ void Schedule::run_inline(int64_t n, RangeBody body, std::string_view reason) {
   if (!reason.empty() && tracing()) emit(ScheduleDowngraded{name_, "sequential", reason});
   body.fn(body.context, 0, n);
 }
+
+void Schedule::throw_closed() const { throw std::logic_error(name_ + " is closed; make a new schedule"); }
 
 void Schedule::close() {
   if (in_region()) throw std::logic_error(name_ + " cannot be closed from inside a region");

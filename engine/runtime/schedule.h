@@ -108,6 +108,7 @@ class Schedule {
   virtual bool run(Region& region) = 0;
   virtual void end_threads() {}
 
+  [[noreturn]] void throw_closed() const;
   // False in a child of fork(): threads that this Schedule started exist in the parent only.
   bool in_its_process() const;
 

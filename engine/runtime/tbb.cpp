@@ -22,6 +22,19 @@ namespace {
 // The process that first used TBB, plus 1; 0: none has.
 std::atomic<uint32_t> tbb_process{0};
 
+// TBB starts no more workers than CPUs unless told to; a caller that asks for more gets what it asked for. The lowest
+// of all limits counts, so there is one for all schedules. It only grows, as who else relies on it cannot be known.
+void allow_threads(int threads) {
+  static std::mutex mutex;
+  static std::optional<tbb::global_control>* limit = new std::optional<tbb::global_control>;  // outlives every arena
+  static int allowed = tbb::info::default_concurrency();
+  const std::lock_guard lock(mutex);
+  if (threads <= allowed) return;
+  allowed = threads;
+  limit->reset();
+  limit->emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+}
+
 // What one caller at a time uses; as many as there have been callers at once.
 struct Lane {
   Queue queue;
@@ -30,11 +43,7 @@ struct Lane {
 
 class TbbPool {
  public:
-  explicit TbbPool(int threads) : arena_(threads - 1, /*reserved_for_masters=*/0) {
-    // TBB starts no more workers than CPUs unless told to; a caller that asks for more gets what it asked for.
-    if (threads > tbb::info::default_concurrency())
-      more_workers_.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
-  }
+  explicit TbbPool(int threads) : arena_(threads - 1, /*reserved_for_masters=*/0) { allow_threads(threads); }
   ~TbbPool() {
     for (const std::unique_ptr<Lane>& lane : lanes_)
       while (lane->helpers.load(std::memory_order_acquire) > 0) std::this_thread::yield();
@@ -74,7 +83,6 @@ class TbbPool {
     free_.push_back(&lane);
   }
 
-  std::optional<tbb::global_control> more_workers_;
   tbb::task_arena arena_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -1,6 +1,10 @@
 // See trace.h.
 #include "engine/runtime/trace.h"
 
+#include <pthread.h>
+
+#include <chrono>
+
 namespace hone::runtime {
 namespace {
 
@@ -24,7 +28,15 @@ std::shared_ptr<TraceSink> sink() {
 
 std::atomic<bool> trace_detail::tracing{false};
 
+int64_t steady_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 void set_trace_sink(std::shared_ptr<TraceSink> sink) {
+  // Another thread may hold the locks of a sink while this one forks, and nobody would open them in the child.
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { trace_detail::tracing.store(false, std::memory_order_relaxed); });
   const std::lock_guard lock(installed().mutex);
   trace_detail::tracing.store(sink != nullptr, std::memory_order_relaxed);
   installed().sink.swap(sink);

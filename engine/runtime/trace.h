@@ -38,13 +38,15 @@ class TraceSink {
   virtual void downgraded(const ScheduleDowngraded& event) = 0;
 };
 
-// null: none. Who is emitting while this is called may still reach the sink before.
+// null: none. Who is emitting while this is called may still reach the sink before. A child of fork() has none until it
+// calls this.
 void set_trace_sink(std::shared_ptr<TraceSink> sink);
 
 namespace trace_detail {
 extern std::atomic<bool> tracing;
 }
 inline bool tracing() { return trace_detail::tracing.load(std::memory_order_relaxed); }
+int64_t steady_now_ns();
 // Pass on to the sink, if there is one.
 void emit(const ScheduleRegion& event);
 void emit(const ScheduleDowngraded& event);
@@ -69,5 +71,14 @@ class RecordingSink final : public TraceSink {
   std::vector<Region> regions_;
   std::vector<Downgraded> downgrades_;
 };
+
+// Writes `path` as Chrome's trace JSON, which ui.perfetto.dev and chrome://tracing open: valid at every moment, also
+// when the process is killed or the disk fills (chrome_trace.cpp says how). A file that another process is tracing to
+// is left to it, and `path`.PID written. Errors: invalid_argument, resource_exhausted, with the path and what the
+// system says.
+Result<std::shared_ptr<TraceSink>> make_chrome_trace(const std::string& path);
+
+// Once per process: HONE_TRACE=file installs the Chrome sink. A file that cannot be written is one line on stderr.
+void trace_as_environment_says();
 
 }  // namespace hone::runtime

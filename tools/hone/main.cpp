@@ -5,6 +5,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/version.h"
+#include "engine/runtime/trace.h"
 #include "tools/hone/cli.h"
 
 namespace hone::cli {
@@ -16,8 +17,8 @@ int run_command(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Try: hone tune --budget 20s 'matmul:f32:m=1,n=4096,k=4096,b=packed'\n"
-      "Environment: HONE_DB=file (database), HONE_THREADS=n, HONE_LOG=dispatch,tune,jit,db (to "
-      "stderr),\n"
+      "Environment: HONE_DB=file (database), HONE_THREADS=n, HONE_LOG=dispatch,tune,jit,db (to stderr),\n"
+      "  HONE_TRACE=file (parallel regions as JSON for ui.perfetto.dev; a worker process writes file.PID),\n"
       "  HONE_JIT_DUMP=dir (LoopIR and code of every kernel), HONE_CPU=name|file (another machine: info\n"
       "  and explain answer for it, what runs code keeps the features that both have; names: hone info --cpus)");
   Run run;
@@ -46,6 +47,7 @@ int main(int argc, char** argv) {
   cli::set_command_line(argc, argv);
   cli::install_signal_handlers();
   (void)log_enabled(LogTopic::kTune);  // a bad HONE_LOG is said at once, not at the first event
+  runtime::trace_as_environment_says();
   // Nothing of ours throws across a module; what a library throws is a failure with a line, and never an abort.
   try {
     return cli::finish(cli::run_command(argc, argv));

@@ -28,7 +28,8 @@
 //   - The caller's floating-point control (MXCSR: rounding, flush-to-zero) is obeyed, on every thread, and not changed.
 //
 // Errors are values: hone::Status (hone/status.h) carries a code and one line that names what is wrong. No exception
-// leaves the library. It prints nothing to stdout; events go to the log sink when HONE_LOG asks for them.
+// leaves the library. It prints nothing to stdout; events go to the log sink when HONE_LOG asks for them, and
+// HONE_TRACE=file writes every parallel region there, as JSON that ui.perfetto.dev opens.
 #pragma once
 
 #include <cstdint>
