@@ -10,7 +10,6 @@
 
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "engine/runtime/pools_internal.h"
@@ -35,7 +34,8 @@ void allow_threads(int threads) {
   limit->emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
 }
 
-// What one caller at a time uses; as many as there have been callers at once.
+// What one caller at a time uses; as many as there have been callers at once. Shared with helpers, which may start when
+// the schedule is gone: waiting for them could wait for threads that wait for this one.
 struct Lane {
   Queue queue;
   std::atomic<int64_t> helpers{0};  // in the arena and not yet looking at the queue
@@ -44,56 +44,49 @@ struct Lane {
 class TbbPool {
  public:
   explicit TbbPool(int threads) : arena_(threads - 1, /*reserved_for_masters=*/0) { allow_threads(threads); }
-  ~TbbPool() {
-    for (const std::unique_ptr<Lane>& lane : lanes_)
-      while (lane->helpers.load(std::memory_order_acquire) > 0) std::this_thread::yield();
-  }
-  TbbPool(const TbbPool&) = delete;
-  TbbPool& operator=(const TbbPool&) = delete;
 
   void run(Region& region) {
-    Lane& lane = take();
-    lane.queue.open(region);
+    std::shared_ptr<Lane> lane = take();
+    lane->queue.open(region);
     // Helpers that an earlier region left behind are as good as new ones.
-    for (int64_t have = lane.helpers.load(); have < region.tasks() - 1; ++have) {
-      lane.helpers.fetch_add(1);
-      arena_.enqueue([&lane] {
-        lane.helpers.fetch_sub(1);
-        lane.queue.help();
+    for (int64_t have = lane->helpers.load(); have < region.tasks() - 1; ++have) {
+      lane->helpers.fetch_add(1);
+      arena_.enqueue([lane] {
+        lane->helpers.fetch_sub(1);
+        lane->queue.help();
       });
     }
-    lane.queue.run_and_finish(region);
-    give_back(lane);
+    lane->queue.run_and_finish(region);
+    give_back(std::move(lane));
   }
 
  private:
-  Lane& take() {
+  std::shared_ptr<Lane> take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
-      free_.reserve(lanes_.size() + 1);
-      lanes_.push_back(std::make_unique<Lane>());
-      return *lanes_.back();
+      free_.reserve(++lanes_);  // so that giving back does not allocate
+      return std::make_shared<Lane>();
     }
-    Lane& lane = *free_.back();
+    std::shared_ptr<Lane> lane = std::move(free_.back());
     free_.pop_back();
     return lane;
   }
-  void give_back(Lane& lane) {
+  void give_back(std::shared_ptr<Lane> lane) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(&lane);
+    free_.push_back(std::move(lane));
   }
 
   tbb::task_arena arena_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Lane*> free_;
+  size_t lanes_ = 0;
+  std::vector<std::shared_ptr<Lane>> free_;
 };
 
 class TbbSchedule final : public Schedule {
  public:
   TbbSchedule(const ScheduleRequest& requested, const ScheduleRequest& effective)
       : Schedule(to_string(effective), requested, effective), pool_(std::make_unique<TbbPool>(effective.threads)) {}
-  // In a child of fork() nobody would ever take the helpers that are waited for.
+  // Another thread may have held the locks of TBB when this process was forked off.
   ~TbbSchedule() override {
     if (!in_its_process()) (void)pool_.release();
   }
