@@ -25,7 +25,7 @@ struct Meeting {
 }  // namespace
 
 void gather(runtime::Schedule& schedule) {
-  Meeting meeting{.wanted = schedule.parallelism(), .end = Clock::now() + std::chrono::milliseconds(1)};
+  Meeting meeting{.wanted = schedule.parallelism(), .end = Clock::now() + std::chrono::milliseconds(20)};
   schedule.for_range({"gather", "tune"}, meeting.wanted, 1, {Meeting::come, &meeting});
 }
 

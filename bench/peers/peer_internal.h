@@ -46,12 +46,6 @@ struct NamedWay {
 // m, n, k > 0. May throw.
 using ListWays = std::vector<NamedWay> (*)(const HonePeerProblem& problem, const float* b);
 
-struct Handle {
-  HonePeerProblem problem;
-  std::unique_ptr<Way> way;  // null when the sum or the result is empty
-  std::string setting;
-};
-
 // ---- memory ----
 
 constexpr size_t kHugePage = size_t{2} << 20;
@@ -120,6 +114,20 @@ inline Floats zeros(int64_t count) {
   std::memset(block.memory, 0, bytes);
   return Floats(static_cast<float*>(block.memory), GiveBack{block.bytes});
 }
+
+// A problem large enough for every library to use all its threads, and small enough to take microseconds.
+struct Waker {
+  static constexpr int64_t kSize = 128;
+  std::unique_ptr<Way> way;
+  Floats a, b, c;
+};
+
+struct Handle {
+  HonePeerProblem problem;
+  std::unique_ptr<Way> way;  // null when the sum or the result is empty
+  std::string setting;
+  Waker waker{};  // without a way for one thread
+};
 
 // Why a problem is refused; null when it is not. Sizes are limited to what a 32-bit BLAS interface can take.
 inline const char* refusal(const HonePeerProblem& p, const float* b) {
@@ -227,6 +235,15 @@ void choose(Handle& handle, const float* b) {
 }
 
 template <ListWays kList>
+Waker make_waker(int threads) {
+  constexpr int64_t kN = Waker::kSize;
+  Waker waker{.way = nullptr, .a = zeros(kN * kN), .b = zeros(kN * kN), .c = zeros(kN * kN)};
+  const HonePeerProblem small{kN, kN, kN, kN, kN, kN, 0, 1, threads};
+  waker.way = kList(small, waker.b.get()).front().make();
+  return waker;
+}
+
+template <ListWays kList>
 void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_t error_size) {
   auto refuse = [&](const char* why) -> void* {
     if (error != nullptr && error_size > 0) std::snprintf(error, error_size, "%s", why);
@@ -237,6 +254,7 @@ void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_
   try {
     auto handle = std::make_unique<Handle>(Handle{*problem, nullptr, "nothing to compute"});
     if (problem->m > 0 && problem->n > 0 && problem->k > 0) choose<kList>(*handle, b);
+    if (problem->threads > 1) handle->waker = make_waker<kList>(problem->threads);
     return handle.release();
   } catch (const std::exception& e) {
     return refuse(e.what());
@@ -265,6 +283,12 @@ inline int run(void* handle, const float* a, const float* b, float* c) {
   }
 }
 
+inline void wake(void* handle) {
+  if (handle == nullptr) return;
+  const Waker& waker = static_cast<Handle*>(handle)->waker;
+  if (waker.way != nullptr) (void)waker.way->run(waker.a.get(), waker.b.get(), waker.c.get());
+}
+
 inline const void* packed(void* handle, size_t* bytes) {
   size_t ignored;
   if (bytes == nullptr) bytes = &ignored;
@@ -277,7 +301,7 @@ inline void release(void* handle) { delete static_cast<Handle*>(handle); }
 
 template <ListWays kList>
 HonePeer make_peer(const char* name, const char* (*describe)()) {
-  return {HONE_PEER_ABI, name, describe, prepare<kList>, setting, run, packed, release};
+  return {HONE_PEER_ABI, name, describe, prepare<kList>, setting, run, wake, packed, release};
 }
 
 }  // namespace hone::peers

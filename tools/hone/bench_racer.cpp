@@ -140,7 +140,6 @@ Status BenchRacer::check(const HonePeer& p) {
 }
 
 void BenchRacer::flush(int i) {
-  if (options_.cache == autotune::CacheMode::kWarm) return;
   std::vector<std::span<const std::byte>> ranges = operands_->ranges();
   size_t bytes = 0;
   if (const void* packed = peer(i).packed(ready_[i].handle, &bytes); packed != nullptr)
@@ -149,8 +148,11 @@ void BenchRacer::flush(int i) {
 }
 
 Result<int64_t> BenchRacer::sample_peer(int i) {
-  flush(i);
   const Ready& ready = ready_[i];
+  if (options_.cache == autotune::CacheMode::kCold) {
+    flush(i);
+    peer(i).wake(ready.handle);
+  }
   const matmul::MatmulOperands operands = operands_->view();
   // Warm means after a call of its own, as for the plans: it fetches the operands and wakes the threads.
   if (options_.cache == autotune::CacheMode::kWarm &&
