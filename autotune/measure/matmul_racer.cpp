@@ -111,7 +111,7 @@ Status MatmulRacer::call(Ready& ready, runtime::Schedule& schedule, const Matmul
                      .space = ir::task_space(ready.executable.bounds, args.params.data()),
                      .buffers = args.buffers.data(),
                      .params = args.params.data()};
-  schedule.for_range({"matmul", "tune"}, launch.space.count, 1, {jit::run_range, &launch});
+  schedule.for_range({"matmul", node_}, launch.space.count, 1, {jit::run_range, &launch});
   if (launch.out_of_memory) return resource_exhausted("no memory for a workspace");
   return {};
 }

@@ -76,6 +76,7 @@ class MatmulRacer final : public Racer {
   Status plausible(double ns, int threads) const;
 
   matmul::MatmulProblem problem_;
+  std::string node_ = matmul::to_string(problem_);  // what a trace calls it
   const std::vector<Candidate>& candidates_;
   Clock& clock_;
   RacerOptions options_;

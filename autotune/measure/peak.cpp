@@ -36,7 +36,7 @@ class Runner {
   static Result<Runner> create(const ir::Kernel& kernel, jit::CodeGenerator& generator, Isa isa,
                                runtime::Schedule& schedule) {
     HONE_ASSIGN_OR_RETURN(jit::Executable executable, jit::make_executable(kernel, generator, isa));
-    return Runner(std::move(executable), schedule);
+    return Runner(std::move(executable), kernel.name, schedule);
   }
   // ns of one call, all threads awake.
   int64_t time(void* const* buffers, const int64_t* params) {
@@ -46,14 +46,15 @@ class Runner {
                        .params = params};
     gather(*schedule_);
     const int64_t begin = clock_.now_ns();
-    schedule_->for_range({"peak", ""}, launch.space.count, 1, {jit::run_range, &launch});
+    schedule_->for_range({"peak", node_}, launch.space.count, 1, {jit::run_range, &launch});
     return std::max<int64_t>(clock_.now_ns() - begin, 1);
   }
 
  private:
-  Runner(jit::Executable executable, runtime::Schedule& schedule)
-      : executable_(std::move(executable)), schedule_(&schedule) {}
+  Runner(jit::Executable executable, std::string node, runtime::Schedule& schedule)
+      : executable_(std::move(executable)), node_(std::move(node)), schedule_(&schedule) {}
   jit::Executable executable_;
+  std::string node_;  // what a trace calls it
   runtime::Schedule* schedule_;
   SteadyClock clock_;
 };

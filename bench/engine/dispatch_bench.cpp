@@ -1,6 +1,10 @@
 // What a call costs beyond its kernel. A 1 x 1 by 1 x 16 matmul has one multiplication per element, so all of its time
 // is overhead: through the public API, and as the bare kernel. And what it costs to open a parallel region, whose
 // distribution matters more than its mean: one late worker makes the whole matmul late.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -45,33 +49,68 @@ void bare_kernel(benchmark::State& state) {
 }
 BENCHMARK(bare_kernel);
 
-// An empty region of two ranges. `pause`: as long as the threads were left alone before it; workers that have fallen
-// asleep must be woken.
-void region(benchmark::State& state, int threads, std::chrono::microseconds pause) {
-  using Clock = std::chrono::steady_clock;
-  const Result<std::unique_ptr<runtime::Schedule>> made =
-      runtime::make_schedule({runtime::ScheduleKind::kTbb, threads});
-  if (value_or_skip(state, made) == nullptr) return;
-  std::vector<double> ns;
-  for (auto _ : state) {
-    if (pause.count() > 0) std::this_thread::sleep_for(pause);
-    const Clock::time_point begin = Clock::now();
-    (*made)->for_range({"empty", "bench"}, threads, 1, {[](void*, int64_t, int64_t) {}, nullptr});
-    const std::chrono::duration<double> took = Clock::now() - begin;
-    state.SetIterationTime(took.count());
-    ns.push_back(took.count() * 1e9);
+// A region of two ranges of kWork each, on two threads; the time is what it took beyond kWork. An empty region would
+// measure nothing: the caller is through with both ranges before any helper has looked, and the fastest pool would be
+// the one that never wakes anybody. With work, a region whose helper comes too late pays for the second range, so
+// the overall quantiles say what a caller gets; `helped` is the share of regions in which the helper came in time, and
+// helped_p50_ns is the latency of those. `pause`: as long as nothing was asked of the threads before it.
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::nanoseconds kWork(5000);
+
+void busy(std::chrono::nanoseconds time) {
+  const Clock::time_point end = Clock::now() + time;
+  while (Clock::now() < end) {
   }
-  auto quantile = [&](double q) {
-    const auto at = ns.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(ns.size() - 1));
-    std::nth_element(ns.begin(), at, ns.end());
-    return *at;
-  };
-  state.counters["p50_ns"] = quantile(0.5);
-  state.counters["p99_ns"] = quantile(0.99);
 }
-BENCHMARK_CAPTURE(region, one_thread, 1, std::chrono::microseconds(0))->UseManualTime()->Iterations(100'000);
-BENCHMARK_CAPTURE(region, two_threads, 2, std::chrono::microseconds(0))->UseManualTime()->Iterations(20'000);
-BENCHMARK_CAPTURE(region, two_threads_after_1ms, 2, std::chrono::microseconds(1000))->UseManualTime()->Iterations(500);
+
+double quantile(std::vector<double>& ns, double q) {
+  if (ns.empty()) return 0;
+  const auto at = ns.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(ns.size() - 1));
+  std::nth_element(ns.begin(), at, ns.end());
+  return *at;
+}
+
+void region(benchmark::State& state, runtime::ScheduleKind kind, std::chrono::microseconds pause) {
+  const Result<std::unique_ptr<runtime::Schedule>> made = runtime::make_schedule({kind, 2});
+  if (value_or_skip(state, made) == nullptr) return;
+  if ((*made)->effective().kind != kind) return state.SkipWithError("this machine cannot have it");
+  const std::thread::id self = std::this_thread::get_id();
+  std::vector<double> all, helped;
+  for (auto _ : state) {
+    // A pause of microseconds is the work of a caller between two ops; in a longer one it sleeps too.
+    if (pause >= std::chrono::milliseconds(1)) {
+      std::this_thread::sleep_for(pause);
+    } else {
+      busy(pause);
+    }
+    std::atomic<bool> helper_came{false};
+    const Clock::time_point begin = Clock::now();
+    (*made)->for_range({"busy", "bench"}, 2, 1, [&](int64_t, int64_t) {
+      if (std::this_thread::get_id() != self) helper_came.store(true, std::memory_order_relaxed);
+      busy(kWork);
+    });
+    const std::chrono::duration<double, std::nano> took = Clock::now() - begin - kWork;
+    state.SetIterationTime(std::max(took.count(), 1.0) / 1e9);
+    all.push_back(took.count());
+    if (helper_came) helped.push_back(took.count());
+  }
+  state.counters["helped"] = static_cast<double>(helped.size()) / static_cast<double>(all.size());
+  state.counters["p50_ns"] = quantile(all, 0.5);
+  state.counters["p99_ns"] = quantile(all, 0.99);
+  state.counters["helped_p50_ns"] = quantile(helped, 0.5);
+}
+
+void register_regions() {
+  for (runtime::ScheduleKind kind : {runtime::ScheduleKind::kTbb, runtime::ScheduleKind::kDedicated}) {
+    for (int pause : {0, 20, 100, 1000}) {
+      const std::string name = fmt::format("region/{}/after_{}us", to_string(runtime::ScheduleRequest{kind, 2}), pause);
+      benchmark::RegisterBenchmark(name.c_str(), region, kind, std::chrono::microseconds(pause))
+          ->UseManualTime()
+          ->Iterations(pause < 1000 ? 5000 : 400);
+    }
+  }
+}
+const int registered = (register_regions(), 0);
 
 }  // namespace
 }  // namespace hone::bench

@@ -31,7 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Waking costs a caller 10-20 us on a Sapphire Rapids guest; ops of a model follow one another within tens of us.
+// Waking costs a caller 10-20 us on a Granite Rapids guest; ops of a model follow one another within tens of us.
 // OpenMP's 4 ms and OpenBLAS's 104 ms are what peers burn.
 constexpr std::chrono::microseconds kSpin(200);
 // Pauses between two looks at the clock, which costs about as much as one of them.

@@ -267,8 +267,7 @@ TEST_P(Pools, CloseMayComeWhileARegionRuns) {
 
 TEST_P(Pools, MayGoWhileHelpersAreOnTheirWay) {
   std::atomic<int64_t> sum{0};
-  for (int i = 0; i < 300; ++i)
-    make(4)->for_range(kTag, 8, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  for (int i = 0; i < 300; ++i) make(4)->for_range(kTag, 8, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
   EXPECT_EQ(sum, 300 * 8);
 }
 
