@@ -349,6 +349,24 @@ TEST_F(HoneCli, D9DiskThatFillsUpCostsTheDatabaseAndNotTheResult) {
   EXPECT_EQ(Json::parse(hone({"explain", kProblem, "--json"}).out)["reason"], "exact") << "what was there stays";
 }
 
+TEST_F(HoneCli, TraceIsJsonOrAWarning) {
+  const std::string trace = file("trace.json");
+  const Outcome o = hone({"bench", "matmul:f32:m=64,n=512,k=512", "--threads", "2", "--seconds", "0.1"},
+                         {.env = {{"HONE_TRACE", trace}}});
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::ifstream in(trace);
+  const Json events = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(events.is_array());
+  const bool named = std::any_of(events.begin(), events.end(), [](const Json& e) {
+    return e["name"] == "matmul" && e["args"]["node"] == "matmul:f32:m=64,n=512,k=512";
+  });
+  EXPECT_TRUE(named) << events.dump(1);
+  const Outcome bad = hone({"info"}, {.env = {{"HONE_TRACE", file("no/such/folder")}}});
+  EXPECT_EQ(bad.code, 0) << bad.err;
+  EXPECT_THAT(bad.err, testing::AllOf(StartsWith("hone: warning: HONE_TRACE: "), HasSubstr("no/such/folder")));
+  EXPECT_EQ(lines_of(bad.err).size(), 1U);
+}
+
 TEST_F(HoneCli, BytesThatAreNoUtf8StayJson) {
   const Outcome o = hone({"info", "--json"}, {.env = {{"HONE_DB", file("\xff\xfe.db")}}});
   EXPECT_EQ(o.code, 0) << o.err;
