@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "engine/runtime/schedule.h"
 #include "tests/engine/api_util.h"
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -78,6 +79,22 @@ TEST_P(EngineAllocation, NoneInAHundredCalls) {
       EXPECT_TRUE(ok);
       EXPECT_EQ(allocations.load(), 0) << "m=" << m << " constant=" << constant << " threads=" << GetParam();
     }
+  }
+}
+
+// dedicated(2) is tbb(2) where it cannot be had.
+TEST(EngineAllocationRegion, NoneInAThousandRegions) {
+  for (runtime::ScheduleKind kind : {runtime::ScheduleKind::kTbb, runtime::ScheduleKind::kDedicated}) {
+    const std::unique_ptr<runtime::Schedule> schedule = runtime::make_schedule({kind, 2}).value();
+    std::atomic<int64_t> sum{0};
+    auto body = [&](int64_t begin, int64_t end) { sum += end - begin; };
+    for (int i = 0; i < 1000; ++i) schedule->for_range({"test", "warm"}, 8, 1, body);
+    allocations = 0;
+    counting = true;
+    for (int i = 0; i < 1000; ++i) schedule->for_range({"test", "counted"}, 8, 1, body);
+    counting = false;
+    EXPECT_EQ(allocations.load(), 0) << schedule->name();
+    EXPECT_EQ(sum, 2000 * 8);
   }
 }
 
