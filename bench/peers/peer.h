@@ -35,8 +35,8 @@ typedef struct {
   const char* (*setting)(void* handle);
   /* 0, or not 0 when the library reports an error. */
   int (*run)(void* handle, const float* a, const float* b, float* c);
-  /* Gets the library's threads out of bed, with a small problem of its own: emptying caches takes so long that they have
-   * gone to sleep, which between two calls of a model they do not. */
+  /* Gets the library's threads out of bed, with a small problem of its own: emptying caches takes so long that they
+   * have gone to sleep, which between two calls of a model they do not. */
   void (*wake)(void* handle);
   /* Memory of its own that a call reads (packed weights), so that it can be flushed like B; NULL when there is none. */
   const void* (*packed)(void* handle, size_t* bytes);
