@@ -156,6 +156,7 @@ hone_status hone_engine_create(const hone_engine_options* options, hone_engine**
       o.use_database = options->no_database == 0;
       o.threads = options->threads;
       o.codegen = text(options->codegen);
+      o.schedule = text(options->schedule);
       if (options->log != nullptr) {
         o.log = [log = options->log, context = options->log_context](std::string_view line) {
           log(line.data(), line.size(), context);
@@ -173,6 +174,12 @@ hone_status hone_engine_create(const hone_engine_options* options, hone_engine**
 void hone_engine_destroy(hone_engine* engine) { delete engine; }
 int hone_engine_threads(const hone_engine* engine) { return engine == nullptr ? 0 : engine->info.threads; }
 int64_t hone_engine_decisions(const hone_engine* engine) { return engine == nullptr ? 0 : engine->info.decisions; }
+const char* hone_engine_schedule(const hone_engine* engine) {
+  return engine == nullptr ? "" : engine->info.schedule.c_str();
+}
+const char* hone_engine_schedule_requested(const hone_engine* engine) {
+  return engine == nullptr ? "" : engine->info.schedule_requested.c_str();
+}
 const char* hone_engine_message(const hone_engine* engine) {
   return engine == nullptr ? "" : engine->info.database_message.c_str();
 }
@@ -231,6 +238,7 @@ hone_status hone_matmul_plan(const hone_matmul* matmul, int64_t m, hone_plan** p
                   .from = p.from ? p.from->problem.c_str() : nullptr,
                   .from_difference = p.from ? p.from->difference.c_str() : nullptr,
                   .threads = p.threads,
+                  .schedule = p.schedule.c_str(),
                   .rejected_length = p.rejected.size()};
     *plan = made.release();
     return {};

@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
 #include "engine/matmul_internal.h"
+#include "engine/plan/region_policy.h"
 #include "engine/runtime/trace.h"
 #include "engine/state_internal.h"
 
@@ -28,9 +29,9 @@ Result<std::vector<jit::CodeGenerator*>> choose_generators(const std::string& as
   return std::vector<jit::CodeGenerator*>{only};
 }
 
-// Reads every decision at once and closes the file. Only a path that the caller gave and that cannot be a database is
-// an error; whatever else is wrong leaves the engine with default plans and a message.
-Status load_decisions(const EngineOptions& options, Engine::State& state) {
+// Reads all that was decided at once and closes the file. Only a path that the caller gave and that cannot be a
+// database is an error; whatever else is wrong leaves the engine with default plans and a message.
+Status load_database(const EngineOptions& options, Engine::State& state, std::vector<db::ScheduleChoice>& schedules) {
   if (!options.use_database) return {};
   Result<std::unique_ptr<db::Store>> store = db::open({.path = options.database, .mode = db::OpenMode::kReadOnly});
   if (!store.ok()) {
@@ -46,10 +47,33 @@ Status load_decisions(const EngineOptions& options, Engine::State& state) {
   } else {
     state.info.database_message = decisions.status().message();
   }
+  Result<std::vector<db::ScheduleChoice>> measured = (*store)->schedules();
+  if (measured.ok()) {
+    schedules = *std::move(measured);
+  } else if (state.info.database_message.empty()) {
+    state.info.database_message = measured.status().message();
+  }
   state.info.decisions = static_cast<int64_t>(state.decisions.size());
   HONE_LOG_EVENT(
       LogTopic::kDb, "load",
       {{"path", state.info.database}, {"decisions", state.info.decisions}, {"message", state.info.database_message}});
+  return {};
+}
+
+// The Schedule of all threads is made now, so that whoever asks learns what it is.
+Status set_schedule(const plan::RegionPolicy& policy, Engine::State& state) {
+  state.schedules.set_kind(policy.schedule.kind);
+  HONE_ASSIGN_OR_RETURN(const runtime::Schedule* const schedule, state.schedules.get(policy.schedule.threads));
+  state.target.min_work = policy.min_work;
+  state.info.min_work = policy.min_work;
+  state.info.schedule_requested = to_string(policy.schedule);
+  state.info.schedule = schedule == nullptr ? state.info.schedule_requested : schedule->name();
+  state.info.schedule_source = policy.source;
+  HONE_LOG_EVENT(LogTopic::kDispatch, "schedule",
+                 {{"schedule", state.info.schedule},
+                  {"requested", state.info.schedule_requested},
+                  {"source", policy.source},
+                  {"min_work", policy.min_work.value_or(0)}});
   return {};
 }
 
@@ -58,13 +82,18 @@ Result<Engine> create_engine(const EngineOptions& options) {
   runtime::trace_as_environment_says();
   HONE_ASSIGN_OR_RETURN(const Machine machine, detect_machine());
   auto state = std::make_shared<Engine::State>();
-  HONE_ASSIGN_OR_RETURN(const int threads, choose_threads(options.threads, machine));
+  HONE_ASSIGN_OR_RETURN(const plan::ScheduleWish wish,
+                        plan::schedule_wish(options.schedule, "EngineOptions::schedule"));
+  HONE_ASSIGN_OR_RETURN(int threads, choose_threads(options.threads, machine));
+  if (wish.kind == runtime::ScheduleKind::kSequential) threads = 1;
   HONE_ASSIGN_OR_RETURN(state->generators, choose_generators(options.codegen));
   state->target = plan::make_target(machine, threads, state->generators);
   state->info.threads = threads;
   state->info.machine = state->target.key;
   for (const plan::CodegenLabel& c : state->target.codegens) state->info.codegens.push_back(c.name);
-  HONE_RETURN_IF_ERROR(load_decisions(options, *state));
+  std::vector<db::ScheduleChoice> schedules;
+  HONE_RETURN_IF_ERROR(load_database(options, *state, schedules));
+  HONE_RETURN_IF_ERROR(set_schedule(plan::region_policy(schedules, machine, threads, wish), *state));
   return Engine(std::move(state));
 }
 

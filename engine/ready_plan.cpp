@@ -4,6 +4,7 @@
 #include "engine/base/log.h"
 #include "jit/launch.h"
 #include "kernels/matmul/bind.h"
+#include "kernels/matmul/blocking.h"
 #include "kernels/matmul/fallback.h"
 
 namespace hone {
@@ -71,10 +72,15 @@ void log_plan(const ReadyPlan& ready) {
 
 }  // namespace
 
+runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
+  if (schedule == nullptr || (measured && call.m == problem.m)) return schedule;
+  return matmul::region_work(call) < min_work ? nullptr : schedule;
+}
+
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {
   if (executable == nullptr) {
     FallbackCall body{call, operands, packed, matmul::fallback_strips(call)};
-    run_tasks(schedule, node, call.batch * body.strips, {FallbackCall::run, &body});
+    run_tasks(schedule_for(call), node, call.batch * body.strips, {FallbackCall::run, &body});
     return {};
   }
   matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
@@ -82,7 +88,7 @@ Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands,
                      .space = ir::task_space(executable->bounds, args.params.data()),
                      .buffers = args.buffers.data(),
                      .params = args.params.data()};
-  run_tasks(schedule, node, launch.space.count, {jit::run_range, &launch});
+  run_tasks(schedule_for(call), node, launch.space.count, {jit::run_range, &launch});
   if (launch.out_of_memory.load(std::memory_order_relaxed))
     return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));
   return {};
@@ -113,6 +119,8 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
     }
   }
   HONE_ASSIGN_OR_RETURN(ready->schedule, state.schedules.get(ready->plan.threads));
+  ready->min_work = static_cast<double>(state.target.min_work.value_or(0));
+  ready->measured = ready->plan.reason == plan::Reason::kExact;
   log_plan(*ready);
   return ready;
 }
@@ -123,6 +131,7 @@ PlanInfo describe(const ReadyPlan& ready) {
                 .program = matmul::to_string(plan.program),
                 .codegen = plan.codegen,
                 .threads = plan.threads,
+                .schedule = ready.schedule == nullptr ? "sequential" : ready.schedule->name(),
                 .numerics = plan.numerics,
                 .reason = std::string(plan::reason_name(plan.reason)),
                 .from = {},

@@ -19,10 +19,14 @@ struct ReadyPlan {
   plan::MatmulPlan plan;
   plan::KernelCache::Handle executable;   // null: the precompiled kernel runs
   runtime::Schedule* schedule = nullptr;  // null: inline on the caller
+  double min_work = 0;                    // what is less stays on the caller
+  bool measured = false;                  // with these threads, for the problem itself: whatever min_work says
 
   // Computes C for the problem with the m of this call, whose operands have been checked. Error: resource_exhausted.
   Status run(const matmul::MatmulProblem& call, const matmul::MatmulOperands& operands,
              const matmul::PackedB& packed) const;
+  // Where a call runs.
+  runtime::Schedule* schedule_for(const matmul::MatmulProblem& call) const;
 };
 
 Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const matmul::MatmulProblem& problem,

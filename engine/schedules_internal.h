@@ -11,18 +11,22 @@ namespace hone {
 
 class Schedules {
  public:
+  // Before the first get().
+  void set_kind(runtime::ScheduleKind kind) { kind_ = kind; }
+
   // null for one thread: the caller runs inline, through no scheduler at all. Thread safe.
   Result<runtime::Schedule*> get(int threads) {
     if (threads <= 1) return nullptr;
     const std::lock_guard lock(mutex_);
     std::unique_ptr<runtime::Schedule>& schedule = by_threads_[threads];
     if (schedule == nullptr) {
-      HONE_ASSIGN_OR_RETURN(schedule, runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
+      HONE_ASSIGN_OR_RETURN(schedule, runtime::make_schedule({kind_, threads}));
     }
     return schedule.get();
   }
 
  private:
+  runtime::ScheduleKind kind_ = runtime::ScheduleKind::kTbb;
   std::mutex mutex_;
   std::map<int, std::unique_ptr<runtime::Schedule>> by_threads_;
 };

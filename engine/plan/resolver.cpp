@@ -221,7 +221,7 @@ class Resolution {
 
   Result<MatmulPlan> default_plan() {
     MatmulPlan plan;
-    plan.threads = matmul::default_threads(problem_, threads_);
+    plan.threads = matmul::default_threads(problem_, threads_, target_.min_work);
     plan.rejected = std::move(rejected_);
     Status why_not;
     // Strongest ISA first; a weaker one is the answer when panels do not fit the stronger.
@@ -284,6 +284,7 @@ Target make_target(const Machine& machine, int threads, std::span<jit::CodeGener
                 .kind = kind_of(machine),
                 .caches = blocking_caches(machine),
                 .threads = std::max(1, threads),
+                .min_work = {},
                 .engine = std::string(engine_label()),
                 .codegens = {}};
   for (jit::CodeGenerator* g : generators) {

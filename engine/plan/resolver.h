@@ -37,6 +37,7 @@ struct Target {
   MachineKind kind;
   BlockingCaches caches;
   int threads = 1;                     // at most
+  std::optional<int64_t> min_work;     // from which these pay (RegionPolicy); nullopt: not measured
   std::string engine;                  // "hone 0.1.0", as in db::BuildLabel
   std::vector<CodegenLabel> codegens;  // preferred first
 };

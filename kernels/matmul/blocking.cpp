@@ -39,8 +39,9 @@ constexpr int64_t kTasksPerThread = 16;
 // k up to which the loop over it is unrolled whole: its start and end cost as much as its steps.
 constexpr int64_t kShortK = 8;
 
-// Below this estimated time the wake-up of a second thread (5-50 us when it sleeps) costs more than it gives.
-constexpr double kWorthThreadsNs = 50'000;
+// On a machine that was never tuned each thread gets as much as one core does in 50 us: the wake-up of a thread that
+// sleeps takes 5-50 us.
+constexpr double kWorthThread = 2'500'000;
 
 // Up to 4 vectors: 4 panels side by side are 4 streams from memory, which is what reads fastest (16.7 GB/s against 13.9
 // with 1 stream and 15.5 with 8, Granite Rapids), and with 2 rows already 8 chains. Fewer where registers or n run out.
@@ -220,13 +221,18 @@ std::vector<RegisterTile> register_tiles(Isa isa) {
   return tiles;
 }
 
-int default_threads(const MatmulProblem& problem, int limit) {
-  // One AVX2 core does about 100 flop and moves about 10 bytes a nanosecond; only the order of magnitude matters here.
+double region_work(const MatmulProblem& problem) {
+  // One AVX2 core does about 50 multiply-adds and moves about 10 bytes a nanosecond, so an element of f32 is worth 20;
+  // only the order of magnitude matters here. Of a square this is more than its multiply-adds up to 60^3.
   const auto d = [](int64_t v) { return static_cast<double>(v); };
-  const double bytes =
-      4 * d(problem.batch) * (d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n));
-  const double ns = std::max(problem.flops() / 100, bytes / 10);
-  return std::max(1, std::min(limit, static_cast<int>(std::min(ns / kWorthThreadsNs, 4096.0)) + 1));
+  const double elements = d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n);
+  return std::max(problem.flops() / 2, 20 * d(problem.batch) * elements);
+}
+
+int default_threads(const MatmulProblem& problem, int limit, std::optional<int64_t> min_work) {
+  const double work = region_work(problem);
+  if (min_work) return work < static_cast<double>(*min_work) ? 1 : std::max(1, limit);
+  return std::max(1, std::min(limit, static_cast<int>(std::min(work / kWorthThread, 4096.0)) + 1));
 }
 
 }  // namespace hone::matmul

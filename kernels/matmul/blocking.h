@@ -2,6 +2,7 @@
 // that "what would you choose on that machine" is a test.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "engine/base/machine.h"
@@ -18,8 +19,13 @@ struct BlockingTarget {
 // Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already).
 TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel = 0);
 
-// Threads worth waking for a problem when nothing was measured, 1..limit.
-int default_threads(const MatmulProblem& problem, int limit);
+// Multiply-adds of a problem, or those that one core does while it moves the operands to and from memory if these are
+// more: what decides whether threads pay.
+double region_work(const MatmulProblem& problem);
+
+// Threads worth waking for a problem on which nothing was measured, 1..limit. `min_work`: from how much work on `limit`
+// threads are faster than one on this machine, as `hone tune` found; without it a guess that suits none exactly.
+int default_threads(const MatmulProblem& problem, int limit, std::optional<int64_t> min_work = std::nullopt);
 
 // Register tiles worth considering on an ISA: those that fill the register budget from 1 row up, widest first.
 struct RegisterTile {

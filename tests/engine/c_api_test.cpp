@@ -116,6 +116,22 @@ TEST_F(EngineCApi, NullHandlesAreNamed) {
   hone_plan_destroy(nullptr);
   EXPECT_EQ(hone_plan_get(nullptr), nullptr);
   EXPECT_EQ(hone_engine_threads(nullptr), 0);
+  EXPECT_STREQ(hone_engine_schedule(nullptr), "");
+}
+
+TEST_F(EngineCApi, TheScheduleIsToldAndCanBeChosen) {
+  hone_engine_options options = {};
+  options.no_database = 1;
+  options.threads = 2;
+  options.schedule = "tbb";
+  hone_engine* engine = nullptr;
+  ASSERT_EQ(hone_engine_create(&options, &engine), HONE_OK) << hone_last_error();
+  EXPECT_STREQ(hone_engine_schedule(engine), "tbb(2)");
+  EXPECT_STREQ(hone_engine_schedule_requested(engine), "tbb(2)");
+  hone_engine_destroy(engine);
+  options.schedule = "fibers";
+  EXPECT_EQ(hone_engine_create(&options, &engine), HONE_INVALID_ARGUMENT);
+  EXPECT_THAT(hone_last_error(), HasSubstr("unknown schedule 'fibers'"));
 }
 
 TEST_F(EngineCApi, TheLastErrorBelongsToItsThread) {

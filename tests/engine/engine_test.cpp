@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
 #include "engine/plan/resolver.h"
+#include "engine/ready_plan_internal.h"
 #include "tests/engine/api_util.h"
 
 namespace hone {
@@ -36,7 +37,7 @@ class EngineWithDatabase : public ::testing::Test {
     return matmul::to_string(p);
   }
 
-  void store(const std::string& problem_text, const std::string& program_text) {
+  void store(const std::string& problem_text, const std::string& program_text, int threads = 1) {
     const matmul::MatmulProblem p = matmul::parse_problem(problem_text).value();
     Result<std::unique_ptr<db::Store>> db = db::open({.path = path_});
     ASSERT_TRUE(db.ok()) << db.status().to_string();
@@ -49,7 +50,7 @@ class EngineWithDatabase : public ::testing::Test {
     d.winner = {.program = program_text,
                 .codegen = target_.codegens[0].name,
                 .codegen_version = target_.codegens[0].version,
-                .threads = 1,
+                .threads = threads,
                 .numerics = "ordered"};
     d.fallback = d.winner;
     d.ns = d.default_ns = 1000;
@@ -105,6 +106,58 @@ TEST_F(EngineWithDatabase, m13_unbounded_unrolling_is_refused_and_a_legal_progra
   check(e, spec, Operands(spec, 100), false);
 }
 
+TEST_F(EngineWithDatabase, RunsRegionsAsWasMeasured) {
+  const std::string tuned = "matmul:f32:m=16,n=200,k=70";
+  store(tuned, program(4, 16), 2);
+  db::ScheduleChoice choice{
+      .machine = {.key = target_.key, .label = machine_to_json(detect_machine().value())},
+      .build = {.engine = target_.engine, .codegens = ""},
+      .threads = 2,
+      .schedule = "dedicated",
+      .min_work = 500'000'000,
+      .fork_joins = {{"dedicated", 1, 2, 3, 4}},
+  };
+  ASSERT_TRUE((*db::open({.path = path_}))->save_schedule(choice).ok());
+  const Engine e = engine();
+  EXPECT_EQ(e.info().schedule_requested, "dedicated(2)");
+  EXPECT_THAT(e.info().schedule, testing::AnyOf("dedicated(2)", "tbb(2)")) << "tbb where there is one CPU";
+  EXPECT_EQ(e.info().schedule_source, "measured");
+  EXPECT_EQ(e.info().min_work, 500'000'000);
+
+  const MatmulSpec spec{.n = 200, .k = 70, .b = Layout::kNn, .expected_m = {16}};
+  Result<Matmul> matmul = e.prepare(spec);
+  ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+  EXPECT_EQ(matmul->plan(16)->threads, 2) << "was measured to be best, whatever the threshold";
+  EXPECT_EQ(matmul->plan(16)->schedule, e.info().schedule);
+  const PlanInfo far = matmul->plan(4096).value();
+  EXPECT_EQ(far.reason, "default");
+  EXPECT_EQ(far.threads, 1) << "57 million multiply-adds are below the threshold";
+  EXPECT_EQ(far.schedule, "sequential");
+  for (int64_t m : {1, 12, 16, 4096}) check(e, spec, Operands(spec, m), false);
+
+  EXPECT_EQ(Engine::create({.database = path_, .threads = 2, .schedule = "tbb"})->info().schedule, "tbb(2)");
+  const EngineInfo one = Engine::create({.database = path_, .threads = 2, .schedule = "sequential"})->info();
+  EXPECT_EQ(one.threads, 1);
+  EXPECT_EQ(one.schedule, "sequential");
+  EXPECT_EQ(one.schedule_source, "EngineOptions::schedule");
+}
+
+// What decides where a call runs: its own work, unless it is what was tuned.
+TEST_F(EngineWithDatabase, SmallCallsOfALargePlanStayOnTheCaller) {
+  const std::unique_ptr<runtime::Schedule> threads = runtime::make_schedule({runtime::ScheduleKind::kTbb, 2}).value();
+  ReadyPlan ready{.problem = matmul::parse_problem("matmul:f32:m=128,n=64,k=64").value()};
+  ready.schedule = threads.get();
+  ready.min_work = 100 * 64 * 64;
+  matmul::MatmulProblem call = ready.problem;
+  EXPECT_EQ(ready.schedule_for(call), threads.get());
+  call.m = 99;
+  EXPECT_EQ(ready.schedule_for(call), nullptr);
+  ready.min_work = 1e12;
+  ready.measured = true;
+  EXPECT_EQ(ready.schedule_for(call), nullptr);
+  EXPECT_EQ(ready.schedule_for(ready.problem), threads.get());
+}
+
 TEST_F(EngineWithDatabase, ProblemsWithoutADecisionGetDefaults) {
   store("matmul:f32:m=16,n=200,k=70", program(4, 16));
   const Engine e = engine();
@@ -137,6 +190,8 @@ TEST(Engine, AMissingDatabaseIsEmpty) {
 TEST(Engine, BadOptionsAreNamed) {
   EXPECT_THAT(Engine::create({.use_database = false, .threads = -1}).status().message(), HasSubstr("threads"));
   EXPECT_THAT(Engine::create({.use_database = false, .codegen = "gcc"}).status().message(), HasSubstr("gcc"));
+  EXPECT_THAT(Engine::create({.use_database = false, .schedule = "gpu"}).status().message(),
+              HasSubstr("EngineOptions::schedule=gpu: unknown schedule 'gpu'"));
   EXPECT_EQ(Engine::create({.database = ::testing::TempDir()}).status().code(), Code::kInvalidArgument);
 }
 

@@ -101,6 +101,7 @@ struct PlanInfo {
   std::string program;  // loop-level recipe, as text
   std::string codegen;  // "asmjit", "llvm", "interp", "precompiled" (no code could be generated), "none" (n = 0)
   int threads = 1;
+  std::string schedule;  // what its regions run on: "sequential", "tbb(2)", "dedicated(2)"
   std::string numerics;  // order of accumulation: "ordered"
   std::string reason;    // "exact", "near_shape", "near_machine" or "default"
   struct From {
@@ -151,6 +152,9 @@ struct EngineOptions {
   // Gets one key=value line per event of the topics in $HONE_LOG; stderr when empty. Sinks are process wide: the engine
   // created last decides. Called under a lock.
   std::function<void(std::string_view)> log = {};
+  // Which threads run regions: "auto" (what `hone tune` measured on this machine, else TBB), "sequential" (the caller
+  // alone), "tbb", "dedicated" (threads of the engine's own, pinned and spinning for a while); "" asks $HONE_SCHEDULE.
+  std::string schedule = {};
 };
 
 struct EngineInfo {
@@ -160,12 +164,19 @@ struct EngineInfo {
   std::string database_message;  // what is not as asked ("" when all is well)
   int64_t decisions = 0;         // tuned problems that were found
   std::vector<std::string> codegens;
+  std::string schedule;            // of all threads: "sequential", "tbb(2)", "dedicated(2)"
+  std::string schedule_requested;  // another name where the machine could not give what was asked for
+  std::string schedule_source;     // "measured", "default", "one thread", "HONE_SCHEDULE", "EngineOptions::schedule"
+  // Multiply-adds below which a call stays on the caller, unless it was itself tuned with more threads; nothing where
+  // that was not measured.
+  std::optional<int64_t> min_work;
 };
 
 // Owns what matmuls share: tuned plans, compiled kernels, threads. Cheap to copy; thread safe.
 class HONE_API Engine {
  public:
-  // Errors: invalid_argument (threads < 0 or too many, a database path that is something else, a bad HONE_CPU),
+  // Errors: invalid_argument (threads < 0 or too many, a database path that is something else, a bad HONE_CPU,
+  // schedule or HONE_SCHEDULE),
   // not_found (unknown code generator). An unreadable database is no error: see EngineInfo::database_message.
   static Result<Engine> create(const EngineOptions& options = {});
 

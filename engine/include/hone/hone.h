@@ -64,6 +64,7 @@ typedef struct hone_engine_options {
   /* Gets one line per event that HONE_LOG asks for (not terminated by NUL); NULL: stderr. Process wide. */
   void (*log)(const char* line, size_t length, void* context);
   void* log_context;
+  const char* schedule; /* "auto", "sequential", "tbb" or "dedicated"; NULL or "": $HONE_SCHEDULE */
 } hone_engine_options;
 
 /* options may be NULL. */
@@ -72,6 +73,11 @@ HONE_C_API void hone_engine_destroy(hone_engine* engine);
 
 /* 0 and "" when engine is NULL. */
 HONE_C_API int hone_engine_threads(const hone_engine* engine);
+/* What runs regions of all threads, "tbb(2)", and what was asked for where that is another. Valid as long as the
+ * engine.
+ */
+HONE_C_API const char* hone_engine_schedule(const hone_engine* engine);
+HONE_C_API const char* hone_engine_schedule_requested(const hone_engine* engine);
 /* Number of tuned problems found in the database. */
 HONE_C_API int64_t hone_engine_decisions(const hone_engine* engine);
 /* What is not as asked with the database; "" when all is well. Valid as long as the engine. */
@@ -149,6 +155,7 @@ typedef struct hone_plan_info {
   const char* from;            /* the tuned problem behind it; NULL for "default" */
   const char* from_difference; /* what is not as it was measured; NULL for "default" */
   int threads;
+  const char* schedule;   /* what its regions run on: "tbb(2)" */
   size_t rejected_length; /* better ranked choices that could not be used */
 } hone_plan_info;
 

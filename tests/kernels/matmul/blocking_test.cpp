@@ -94,6 +94,17 @@ TEST(MatmulBlocking, SmallProblemsDoNotWakeThreads) {
   EXPECT_EQ(default_threads({.m = 1, .n = 4096, .k = 4096, .epilogue = {}}, 2), 2);
 }
 
+TEST(MatmulBlocking, WhatWasMeasuredDecidesFromWhenThreadsPay) {
+  const MatmulProblem p{.m = 128, .n = 64, .k = 64, .epilogue = {}};
+  EXPECT_EQ(region_work(p), 128 * 64 * 64) << "bound by fma";
+  EXPECT_EQ(default_threads(p, 8, 128 * 64 * 64), 8);
+  EXPECT_EQ(default_threads(p, 8, 128 * 64 * 64 + 1), 1);
+  EXPECT_EQ(default_threads(p, 1, 0), 1);
+  const MatmulProblem row{.m = 1, .n = 512, .k = 512, .epilogue = {}};
+  EXPECT_GT(region_work(row), 20 * 512 * 512) << "bound by reading B";
+  EXPECT_EQ(default_threads(row, 2, 1'000'000), 2);
+}
+
 TEST(MatmulBlocking, NarrowOutputsAreSplitByRows) {
   const TransformProgram p = default_program(problem(4096, 32, 1024, BLayout::kNt), target(Isa::kAvx512, 2));
   EXPECT_EQ(p.parallel, ParallelDim::kM);
