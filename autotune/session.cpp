@@ -23,6 +23,7 @@ Result<std::string> identity(const Machine& machine, const std::vector<matmul::M
                         {"codegens", target.codegens},
                         {"cache", options.cache == CacheMode::kCold ? "cold" : "warm"},
                         {"strategy", options.strategy},
+                        {"schedule", runtime::schedule_kind_name(options.schedule)},
                         {"panel", options.panel}}
       .dump();
 }

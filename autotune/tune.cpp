@@ -29,10 +29,15 @@ std::string cache_name(CacheMode mode) { return mode == CacheMode::kCold ? "cold
 // `order` and `peak`: by whose word candidates were measured, and what it was told of the machine.
 std::string settings_json(const TuneOptions& options, const Target& target, size_t enumerated, const std::string& order,
                           const Peak& peak) {
-  nlohmann::json j = {{"budget", options.budget_seconds}, {"strategy", options.strategy},
-                      {"threads", target.threads},        {"codegens", target.codegens},
-                      {"panel", options.panel},           {"fresh", options.fresh},
-                      {"enumerated", enumerated},         {"order", order}};
+  nlohmann::json j = {{"budget", options.budget_seconds},
+                      {"strategy", options.strategy},
+                      {"threads", target.threads},
+                      {"codegens", target.codegens},
+                      {"panel", options.panel},
+                      {"fresh", options.fresh},
+                      {"enumerated", enumerated},
+                      {"order", order},
+                      {"schedule", runtime::schedule_kind_name(options.schedule)}};
   j["peak"] = {{"f32_gflops_1t", peak.f32_gflops_1t},
                {"read_gbs_1t", peak.read_gbs_1t},
                {"read_gbs_all", peak.read_gbs_all},
@@ -55,7 +60,8 @@ class Tuning {
     HONE_ASSIGN_OR_RETURN(strategy_, find_strategy(options_.strategy));
     HONE_ASSIGN_OR_RETURN(target_, tune_target(context_.machine, options_));
     // The default plan's own count is a candidate too, also where it is no power of two.
-    if (options_.threads.empty()) add_threads(matmul::default_threads(problem_, target_.threads.back()));
+    if (options_.threads.empty())
+      add_threads(matmul::default_threads(problem_, target_.threads.back(), target_.min_work));
     progress("prepare", 0, 1);
     peak();
     space_ = enumerate(problem_, target_);
@@ -65,12 +71,14 @@ class Tuning {
     add_incumbent();
     order();
     HONE_ASSIGN_OR_RETURN(const Race::Earlier earlier, begin_run());
-    HONE_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Racer> racer,
-        make_racer(
-            context_.isolation, problem_, space_.candidates, clock_,
-            {.cache = options_.cache, .seed = options_.seed, .peak = peak_, .cpus = context_.machine.cpus_usable},
-            options_.budget_seconds, context_.stop));
+    HONE_ASSIGN_OR_RETURN(const std::unique_ptr<Racer> racer,
+                          make_racer(context_.isolation, problem_, space_.candidates, clock_,
+                                     {.cache = options_.cache,
+                                      .seed = options_.seed,
+                                      .peak = peak_,
+                                      .cpus = context_.machine.cpus_usable,
+                                      .schedule = options_.schedule},
+                                     options_.budget_seconds, context_.stop));
     Race race(*racer, clock_, options_.seed, hooks());
     race.restore(earlier);
     HONE_ASSIGN_OR_RETURN(const ProtocolResult result, decide(race));
@@ -312,6 +320,7 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
   Target target;
   target.caches = blocking_caches(machine);
   target.panel = options.panel;
+  target.min_work = options.min_work;
   for (Isa isa : all_isas())
     if (machine.supports(isa)) target.isas.push_back(isa);
   if (target.isas.empty()) return machine.best_isa().status();

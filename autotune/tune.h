@@ -29,6 +29,10 @@ struct TuneOptions {
   std::vector<std::string> codegens;  // empty: all of this build that emit machine code (else what there is)
   std::vector<int> threads;           // empty: 1 and all that may be used, and powers of two between
   int max_threads = 0;                // how many "all" is; 0: the usable CPUs
+  // How regions run here (measure_regions finds out): what candidates with several threads are measured on, and from
+  // how much work on the default plan has them.
+  runtime::ScheduleKind schedule = runtime::ScheduleKind::kTbb;
+  std::optional<int64_t> min_work;
   CacheMode cache = CacheMode::kCold;
   uint64_t seed = 1;
   bool fresh = false;                  // do not let earlier decisions be the incumbent

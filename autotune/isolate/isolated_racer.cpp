@@ -81,7 +81,8 @@ class IsolatedRacer final : public Racer {
                                      .cold = options_.cache == CacheMode::kCold,
                                      .seed = options_.seed,
                                      .peak = options_.peak,
-                                     .cpus = options_.cpus}))
+                                     .cpus = options_.cpus,
+                                     .schedule = options_.schedule}))
         got = child->receive(kSetUpSeconds + bytes / kSetUpBytesPerSecond, &answer, false, stop_);
       if (got == Child::Got::kMessage && std::holds_alternative<SetUpAnswer>(answer)) {
         const Status& status = std::get<SetUpAnswer>(answer).status;

@@ -109,6 +109,7 @@ void fields(A& a, M& m) {
     a.real(m.peak.read_gbs_all);
     a.real(m.peak.l2_gbs_1t);
     a.integer(m.cpus);
+    a.enumerator(m.schedule, runtime::ScheduleKind::kDedicated);
   } else if constexpr (std::is_same_v<T, PrepareMessage>) {
     a.integer(m.candidate);
     a.text(m.program);

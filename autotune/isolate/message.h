@@ -22,6 +22,7 @@
 
 #include "autotune/measure/peak.h"
 #include "autotune/search/racer.h"
+#include "engine/runtime/schedule.h"
 
 namespace hone::autotune {
 
@@ -40,6 +41,7 @@ struct ProblemMessage {
   uint64_t seed = 1;
   Peak peak;
   int cpus = 1;
+  runtime::ScheduleKind schedule = runtime::ScheduleKind::kTbb;
 };
 struct PrepareMessage {
   int candidate = 0;

@@ -146,6 +146,7 @@ class Worker {
                          .seed = m.seed,
                          .peak = m.peak,
                          .cpus = m.cpus,
+                         .schedule = m.schedule,
                          .on_stage = [this](int candidate, Stage stage) {
                            page_.set({candidate, stage});
                          }};

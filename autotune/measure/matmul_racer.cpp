@@ -60,7 +60,7 @@ Result<std::unique_ptr<MatmulRacer>> MatmulRacer::create(const MatmulProblem& pr
 Result<runtime::Schedule*> MatmulRacer::schedule(int threads) {
   std::unique_ptr<runtime::Schedule>& slot = schedules_[threads];
   if (slot == nullptr) {
-    HONE_ASSIGN_OR_RETURN(slot, runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
+    HONE_ASSIGN_OR_RETURN(slot, runtime::make_schedule({options_.schedule, threads}));
   }
   return slot.get();
 }

@@ -28,8 +28,9 @@ enum class Stage : uint8_t { kIdle, kCompile, kGuardedCheck, kCheck, kTime };
 struct RacerOptions {
   CacheMode cache = CacheMode::kCold;
   uint64_t seed = 1;
-  Peak peak;     // 0: not known, nothing is refused for being too fast
-  int cpus = 1;  // usable
+  Peak peak;                                                     // 0: not known, nothing is refused for being too fast
+  int cpus = 1;                                                  // usable
+  runtime::ScheduleKind schedule = runtime::ScheduleKind::kTbb;  // of candidates with several threads
   // Where weights are left for the next racer (Operands::create); null: they are this racer's own.
   std::shared_ptr<Weights>* weights = nullptr;
   // Called at the start of every stage, also within a round: must take nanoseconds. May be empty.

@@ -354,7 +354,7 @@ Candidate default_candidate(const MatmulProblem& problem, const Target& target) 
   const int limit = target.threads.empty() ? 1 : target.threads.back();
   int threads = target.threads.empty() ? 1 : target.threads.front();
   for (int t : target.threads)
-    if (t <= matmul::default_threads(problem, limit)) threads = t;
+    if (t <= matmul::default_threads(problem, limit, target.min_work)) threads = t;
   return {matmul::default_program(problem, {isa, target.caches, threads}, target.panel),
           target.codegens.empty() ? std::string() : target.codegens.front(), threads};
 }

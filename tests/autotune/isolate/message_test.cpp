@@ -10,17 +10,20 @@ namespace hone::autotune {
 namespace {
 
 std::vector<Message> one_of_each() {
-  return {
-      HelloMessage{"hone 1"},
-      ProblemMessage{
-          .text = "matmul:f32:m=1,n=2,k=3", .cold = false, .seed = ~uint64_t{0}, .peak = {1.5, 2, 3, 4, 5}, .cpus = 7},
-      PrepareMessage{12, "vectorize(avx2,8)", "asmjit", 3},
-      RoundMessage{{3, 1, 3}},
-      ReleaseMessage{5},
-      SetUpAnswer{resource_exhausted("no memory")},
-      SetUpAnswer{},
-      PrepareAnswer{{db::Outcome::kWrong, "C[0, 1, 2]"}},
-      RoundAnswer{99, {{.ns = 10, .wall_ns = 20}, {.outcome = db::Outcome::kRefused, .detail = "a time of 0"}}}};
+  return {HelloMessage{"hone 1"},
+          ProblemMessage{.text = "matmul:f32:m=1,n=2,k=3",
+                         .cold = false,
+                         .seed = ~uint64_t{0},
+                         .peak = {1.5, 2, 3, 4, 5},
+                         .cpus = 7,
+                         .schedule = runtime::ScheduleKind::kDedicated},
+          PrepareMessage{12, "vectorize(avx2,8)", "asmjit", 3},
+          RoundMessage{{3, 1, 3}},
+          ReleaseMessage{5},
+          SetUpAnswer{resource_exhausted("no memory")},
+          SetUpAnswer{},
+          PrepareAnswer{{db::Outcome::kWrong, "C[0, 1, 2]"}},
+          RoundAnswer{99, {{.ns = 10, .wall_ns = 20}, {.outcome = db::Outcome::kRefused, .detail = "a time of 0"}}}};
 }
 
 TEST(WorkerMessage, RoundTrip) {
@@ -34,6 +37,7 @@ TEST(WorkerMessage, RoundTrip) {
   const std::optional<Message> back = decode(encode(one_of_each()[1]));
   EXPECT_EQ(std::get<ProblemMessage>(*back).seed, ~uint64_t{0});
   EXPECT_EQ(std::get<ProblemMessage>(*back).peak.l2_gbs_1t, 5);
+  EXPECT_EQ(std::get<ProblemMessage>(*back).schedule, runtime::ScheduleKind::kDedicated);
   EXPECT_EQ(std::get<SetUpAnswer>(*decode(encode(one_of_each()[5]))).status.code(), Code::kResourceExhausted);
 }
 
