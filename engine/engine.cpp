@@ -60,21 +60,19 @@ Status load_database(const EngineOptions& options, Engine::State& state, std::ve
   return {};
 }
 
-// The Schedule of all threads is made now, so that whoever asks learns what it is.
-Status set_schedule(const plan::RegionPolicy& policy, Engine::State& state) {
+// No thread is started: an engine may be made before a fork() and used after it.
+void set_schedule(const plan::RegionPolicy& policy, Engine::State& state) {
   state.schedules.set_kind(policy.schedule.kind);
-  HONE_ASSIGN_OR_RETURN(const runtime::Schedule* const schedule, state.schedules.get(policy.schedule.threads));
   state.target.min_work = policy.min_work;
   state.info.min_work = policy.min_work;
   state.info.schedule_requested = to_string(policy.schedule);
-  state.info.schedule = schedule == nullptr ? state.info.schedule_requested : schedule->name();
+  state.info.schedule = to_string(runtime::effective_schedule(policy.schedule));
   state.info.schedule_source = policy.source;
   HONE_LOG_EVENT(LogTopic::kDispatch, "schedule",
                  {{"schedule", state.info.schedule},
                   {"requested", state.info.schedule_requested},
                   {"source", policy.source},
                   {"min_work", policy.min_work.value_or(0)}});
-  return {};
 }
 
 Result<Engine> create_engine(const EngineOptions& options) {
@@ -93,7 +91,7 @@ Result<Engine> create_engine(const EngineOptions& options) {
   for (const plan::CodegenLabel& c : state->target.codegens) state->info.codegens.push_back(c.name);
   std::vector<db::ScheduleChoice> schedules;
   HONE_RETURN_IF_ERROR(load_database(options, *state, schedules));
-  HONE_RETURN_IF_ERROR(set_schedule(plan::region_policy(schedules, machine, threads, wish), *state));
+  set_schedule(plan::region_policy(schedules, machine, threads, wish), *state);
   return Engine(std::move(state));
 }
 

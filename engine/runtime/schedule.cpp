@@ -95,6 +95,8 @@ Result<std::unique_ptr<Schedule>> make_schedule(const ScheduleRequest& request) 
   return internal_error("a kind of schedule that does not exist");
 }
 
+ScheduleRequest effective_schedule(const ScheduleRequest& request) { return choose(request).effective; }
+
 Schedule::Schedule(std::string name, const ScheduleRequest& requested, const ScheduleRequest& effective)
     : name_(std::move(name)), requested_(requested), effective_(effective), process_(process_number()) {}
 

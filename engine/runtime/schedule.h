@@ -129,5 +129,7 @@ inline constexpr int kMaxThreads = 4096;
 // parent had used TBB becomes sequential. kTbb with more threads than CPUs is what was asked for.
 // Error: invalid_argument unless 1 <= threads <= kMaxThreads, and = 1 for kSequential.
 Result<std::unique_ptr<Schedule>> make_schedule(const ScheduleRequest& request);
+// What `request`, if it is no error, would become here and now; nothing is made.
+ScheduleRequest effective_schedule(const ScheduleRequest& request);
 
 }  // namespace hone::runtime

@@ -73,7 +73,9 @@ TEST_F(HoneCli, InfoHasTheKeysOfTheContract) {
   const Outcome o = hone({"info", "--json"});
   ASSERT_EQ(o.code, 0) << o.err;
   const Json info = Json::parse(o.out);
-  EXPECT_THAT(keys_of(info), IsSupersetOf({"machine", "peak", "codegens", "version", "db"}));
+  EXPECT_THAT(keys_of(info), IsSupersetOf({"machine", "schedule", "peak", "codegens", "version", "db"}));
+  EXPECT_THAT(keys_of(info["schedule"]),
+              IsSupersetOf({"requested", "effective", "source", "measured_at", "min_work", "fork_join"}));
   EXPECT_THAT(keys_of(info["machine"]),
               IsSupersetOf({"key", "vendor", "family", "model", "stepping", "isa", "isa_masked", "l1d", "l2", "l3",
                             "cpus_usable", "cpus_source", "threads_per_core", "numa_nodes", "hypervisor"}));
@@ -109,6 +111,49 @@ TEST_F(HoneCli, TunedPlanIsStoredExplainedListedAndVerified) {
   const Outcome verify = hone({"db", "verify"});
   EXPECT_EQ(verify.code, 0) << verify.err;
   EXPECT_THAT(verify.out, StartsWith("ok: "));
+}
+
+TEST_F(HoneCli, HowRegionsRunIsMeasuredOnceAndInForce) {
+  const Setting two{.env = {{"HONE_THREADS", "2"}}};
+  auto schedule = [&] { return Json::parse(hone({"info", "--json"}, two).out)["schedule"]; };
+  EXPECT_EQ(schedule()["source"], "default");
+  EXPECT_EQ(schedule()["requested"], "tbb(2)");
+  EXPECT_THAT(hone({"tune", kProblem, "--budget", "0.2s"}, two).err, HasSubstr("schedule tbb(2) (default)"));
+  const std::vector<std::string> tune = {"tune", kProblem, "--budget", "3s", "--json"};
+  const Outcome first = hone(tune, two);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Json found = Json::parse(first.out)["schedule"];
+  EXPECT_EQ(found["source"], "measured");
+  EXPECT_THAT(found["requested"].get<std::string>(), AnyOf("tbb(2)", "dedicated(2)"));
+  EXPECT_GT(found["min_work"].get<int64_t>(), 0);
+  EXPECT_GE(found["fork_join"].size(), 1u);
+  EXPECT_EQ(schedule(), found) << "what was found is in force";
+  EXPECT_EQ(Json::parse(hone({"explain", kProblem, "--json"}, two).out)["schedule"], found);
+  EXPECT_EQ(Json::parse(hone({"db", "show", "schedules"}).out)[0]["fork_join"], found["fork_join"]);
+  EXPECT_EQ(hone({"db", "verify"}).code, 0);
+
+  hone({"tune", kProblem, "--budget", "3s"}, two);
+  EXPECT_EQ(Json::parse(hone({"db", "show", "schedules"}).out).size(), 1u) << "once is enough";
+  EXPECT_EQ(Json::parse(hone({"info", "--json"}, {.env = {{"HONE_THREADS", "3"}}}).out)["schedule"]["source"],
+            "default");
+}
+
+TEST_F(HoneCli, ScheduleOfTheEnvironment) {
+  auto effective = [&](const char* value) {
+    const Outcome o = hone({"info", "--json"}, {.env = {{"HONE_SCHEDULE", value}, {"HONE_THREADS", "2"}}});
+    return Json::parse(o.out)["schedule"]["effective"].get<std::string>();
+  };
+  EXPECT_EQ(effective("sequential"), "sequential");
+  EXPECT_EQ(effective("tbb"), "tbb(2)");
+  EXPECT_THAT(effective("dedicated"), AnyOf("dedicated(2)", "tbb(2)"));
+  EXPECT_EQ(effective("auto"), "tbb(2)");
+  const Setting wrong{.env = {{"HONE_SCHEDULE", "fibers"}}};
+  for (const char* command : {"info", "tune", "bench", "explain"})
+    refused(command == std::string("info") ? std::vector<std::string>{command}
+                                           : std::vector<std::string>{command, kProblem},
+            2, "HONE_SCHEDULE=fibers: unknown schedule 'fibers'; there are", wrong);
+  EXPECT_THAT(hone({"info"}, wrong).err, HasSubstr("repeat: HONE_DB=")) << "and HONE_SCHEDULE";
+  EXPECT_THAT(hone({"info"}, wrong).err, HasSubstr(" HONE_SCHEDULE=fibers "));
 }
 
 TEST_F(HoneCli, BenchRowsAreRowsInEveryFormat) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "autotune/measure/peak.h"
@@ -15,6 +16,7 @@
 #include "tools/hone/bench_report.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/peers.h"
+#include "tools/hone/regions.h"
 #include "tools/hone/table.h"
 
 namespace hone::cli {
@@ -38,6 +40,7 @@ constexpr double kLongCallNs = 50e6;
 struct Setup {
   std::vector<matmul::Shape> shapes;
   std::vector<int> threads;
+  std::map<int, plan::RegionPolicy> regions;  // by number of threads
   Format format = Format::kMd;
   Machine machine;
   std::vector<jit::CodeGenerator*> generators;
@@ -87,6 +90,9 @@ Result<Setup> prepare(const BenchArgs& args) {
   }
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_store(args.db, db::OpenMode::kReadOnly));
   HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*store));
+  for (const int threads : s.threads) {
+    HONE_ASSIGN_OR_RETURN(s.regions[threads], region_policy_in_force(store.get(), s.machine, threads));
+  }
   // Not longer than the contest that it is the ceiling of.
   const autotune::PeakOptions options;
   HONE_ASSIGN_OR_RETURN(s.peak,
@@ -105,7 +111,9 @@ Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int th
     // Each asked-for generator has a line; without --codegen the resolver chooses among all.
     const bool one_line = !s.line_per_codegen;
     const std::vector<jit::CodeGenerator*> only = one_line ? s.generators : std::vector<jit::CodeGenerator*>{g};
-    const plan::Target target = plan::make_target(s.machine, threads, only);
+    const plan::RegionPolicy& regions = s.regions.at(threads);
+    plan::Target target = plan::make_target(s.machine, regions.schedule.threads, only);
+    target.min_work = regions.min_work;
     HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,
                           plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions()));
     const autotune::Candidate candidate{plan.program, plan.codegen, plan.threads};
@@ -220,6 +228,7 @@ Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int t
                           .seed = args.seed,
                           .peak = s.peak,
                           .cpus = s.machine.cpus_usable,
+                          .schedule = s.regions.at(threads).schedule.kind,
                           .weights = &kept.ours},
                          &kept.theirs));
   std::vector<std::string> why(contest.implementations.size());

@@ -8,6 +8,7 @@
 #include "kernels/matmul/problem.h"
 #include "tools/hone/db.h"
 #include "tools/hone/json.h"
+#include "tools/hone/regions.h"
 
 namespace hone::cli {
 namespace {
@@ -80,11 +81,22 @@ int run_ls(const DbArgs& args) {
   return kDone;
 }
 
+// What machines were found to run regions on.
+int show_schedules(db::Store& store) {
+  const Result<std::vector<db::ScheduleChoice>> schedules = store.schedules();
+  if (!schedules.ok()) return fail(schedules.status());
+  Json found = Json::array();
+  for (const db::ScheduleChoice& choice : *schedules) found.push_back(measured_json(choice));
+  print("{}\n", dump(found, 2));
+  return kDone;
+}
+
 // By number, or all of a problem.
 int run_show(const DbArgs& args) {
   Result<std::unique_ptr<db::Store>> store = open_stored(args.db);
   if (!store.ok()) return fail(store.status());
   if (*store == nullptr) return fail(not_found("no decisions yet: run hone tune"));
+  if (args.what == "schedules") return show_schedules(**store);
   const Result<std::vector<db::StoredDecision>> decisions = (*store)->all_decisions();
   if (!decisions.ok()) return fail(decisions.status());
   const std::string text = problem_text(args.what);
@@ -208,8 +220,12 @@ void add_db(CLI::App& app, Run& run) {
   auto args = std::make_shared<DbArgs>();
   add_verb(*db, run, args, "path", "where the database is", run_path);
   add_format(*add_verb(*db, run, args, "ls", "every decision", run_ls), *args);
-  CLI::App* show = add_verb(*db, run, args, "show", "one decision by number, or all of a problem, as JSON", run_show);
-  show->add_option("what", args->what, "number or problem")->required()->check(not_empty());
+  CLI::App* show =
+      add_verb(*db, run, args, "show", "one decision by number, all of a problem, or all schedules, as JSON", run_show);
+  show->add_option("what", args->what,
+                   "number, problem or 'schedules': what machines run regions on, and from how much work on")
+      ->required()
+      ->check(not_empty());
   show->add_option("-o,--output", args->output, "json")->check(CLI::IsMember({"json"}));
   show->add_flag("--json", args->json, "same as -o json");
   add_verb(*db, run, args, "verify", "check file and content, and count what this build cannot use", run_verify);

@@ -7,6 +7,7 @@
 #include "kernels/ir/text.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
+#include "tools/hone/regions.h"
 
 namespace hone::cli {
 namespace {
@@ -30,7 +31,9 @@ Json from_json(const plan::Origin& from) {
           {"difference", from.difference}};
 }
 
-Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan) {
+Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const plan::RegionPolicy& policy) {
+  const runtime::ScheduleRequest schedule =
+      plan.threads > 1 ? runtime::ScheduleRequest{policy.schedule.kind, plan.threads} : runtime::ScheduleRequest{};
   Json rejected = Json::array();
   for (const plan::Rejection& r : plan.rejected) rejected.push_back({{"program", r.program}, {"why", r.why}});
   return {{"problem", matmul::to_string(problem)},
@@ -38,7 +41,9 @@ Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& p
            {{"program", matmul::to_string(plan.program)},
             {"codegen", plan.codegen},
             {"threads", plan.threads},
+            {"schedule", to_string(schedule)},
             {"numerics", plan.numerics}}},
+          {"schedule", regions_json(policy)},
           {"reason", plan::reason_name(plan.reason)},
           {"from", plan.from ? from_json(*plan.from) : Json(nullptr)},
           {"rejected", rejected}};
@@ -47,8 +52,10 @@ Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& p
 void print_text(const Json& e) {
   const Json& plan = e["plan"];
   print("{}\n  reason    {}\n", e["problem"].get<std::string>(), e["reason"].get<std::string>());
-  print("  plan      {} on {} thread(s), numerics {}\n            {}\n", plan["codegen"].get<std::string>(),
-        plan["threads"].dump(), plan["numerics"].get<std::string>(), plan["program"].get<std::string>());
+  print("  plan      {} on {} thread(s), {}, numerics {}\n            {}\n", plan["codegen"].get<std::string>(),
+        plan["threads"].dump(), plan["schedule"].get<std::string>(), plan["numerics"].get<std::string>(),
+        plan["program"].get<std::string>());
+  print("  schedule  {}\n", regions_text(e["schedule"], ""));
   if (!e["from"].is_null()) {
     const Json& from = e["from"];
     print("  from      decision {}: {}, {:.1f} us by {}\n", from["decision"].dump(), from["problem"].get<std::string>(),
@@ -72,7 +79,13 @@ Status add_code(const matmul::MatmulProblem& problem, const plan::MatmulPlan& pl
   return {};
 }
 
-Result<plan::Target> target_of(const ExplainArgs& args) {
+// What the plans are for, and on what they run.
+struct Where {
+  plan::Target target;
+  plan::RegionPolicy policy;
+};
+
+Result<Where> where(const ExplainArgs& args, db::Store& store) {
   HONE_ASSIGN_OR_RETURN(const Machine machine, described_machine());
   std::vector<jit::CodeGenerator*> generators = jit::compiling_generators();
   if (!args.codegen.empty()) {
@@ -81,23 +94,28 @@ Result<plan::Target> target_of(const ExplainArgs& args) {
     generators = {*only};
   }
   note_ignored_variables(machine);
-  const int threads = args.threads > 0 ? args.threads : threads_in_force(machine).threads;
-  return plan::make_target(machine, threads, generators, plan::Purpose::kAsk);
+  Where w;
+  HONE_ASSIGN_OR_RETURN(
+      w.policy,
+      region_policy_in_force(&store, machine, args.threads > 0 ? args.threads : threads_in_force(machine).threads));
+  w.target = plan::make_target(machine, w.policy.schedule.threads, generators, plan::Purpose::kAsk);
+  w.target.min_work = w.policy.min_work;
+  return w;
 }
 
 int run_explain(const ExplainArgs& args) {
   const Result<std::vector<matmul::Shape>> shapes = args.problems.resolve();
   if (!shapes.ok()) return fail(shapes.status());
-  const Result<plan::Target> target = target_of(args);
-  if (!target.ok()) return fail(target.status());
   const Result<std::unique_ptr<db::Store>> store = open_store(args.db, db::OpenMode::kReadOnly);
   if (!store.ok()) return fail(store.status());
+  const Result<Where> w = where(args, **store);
+  if (!w.ok()) return fail(w.status());
   const Result<plan::Decisions> decisions = plan::Decisions::load(**store);
   if (!decisions.ok()) return fail(decisions.status());
   for (const matmul::Shape& shape : *shapes) {
-    const Result<plan::MatmulPlan> plan = plan::resolve(shape.problem, *target, *decisions);
+    const Result<plan::MatmulPlan> plan = plan::resolve(shape.problem, w->target, *decisions);
     if (!plan.ok()) return fail(plan.status());
-    Json e = explanation(shape.problem, *plan);
+    Json e = explanation(shape.problem, *plan, w->policy);
     if (Status s = add_code(shape.problem, *plan, args, e); !s.ok()) return fail(s);
     if (args.json || args.output != "text") {
       print("{}\n", dump(e));

@@ -9,6 +9,7 @@
 #include "jit/exec_memory.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
+#include "tools/hone/regions.h"
 
 namespace hone::cli {
 namespace {
@@ -40,9 +41,8 @@ Json codegens_json(const Machine& machine) {
   return all;
 }
 
-// The database as it is; looking at it must not create it.
-Json db_json(const std::string& path) {
-  const Result<std::unique_ptr<db::Store>> store = db::open({.path = path, .mode = db::OpenMode::kReadOnly});
+// The database as it is.
+Json db_json(const Result<std::unique_ptr<db::Store>>& store, const std::string& path) {
   if (!store.ok()) return {{"path", path}, {"state", store.status().message()}, {"schema", nullptr}};
   const std::string& why = (*store)->message();
   const Result<std::string> wanted = path.empty() ? db::default_path() : Result<std::string>(path);
@@ -83,6 +83,7 @@ void print_text(const Json& info) {
         m["cpus_source"].get<std::string>(), m["numa_nodes"].dump(), m["threads_per_core"].dump());
   print("core class  {}{}\n", cores_text(m), labelled(", from ", m["core_classes"]["source"]));
   print("threads     {} ({})\n", info["threads"]["value"].dump(), info["threads"]["source"].get<std::string>());
+  print("schedule    {}\n", regions_text(info["schedule"], "\n            "));
   print("caches      l1d {}, l2 {}, l3 {}\n", size_text(m["l1d"]), size_text(m["l2"]), size_text(m["l3"]));
   for (const Json& g : info["codegens"])
     print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(), g["isa"].dump());
@@ -130,14 +131,20 @@ int run_info(const InfoArgs& args) {
   const ThreadSetting threads = threads_in_force(*machine);
   const Status exec = jit::exec_memory_available();
   const std::optional<std::string> hone_cpu = env("HONE_CPU");
+  // Looking at a database must not create it.
+  const Result<std::unique_ptr<db::Store>> store = db::open({.path = args.db, .mode = db::OpenMode::kReadOnly});
+  const Result<plan::RegionPolicy> policy =
+      region_policy_in_force(store.ok() ? store->get() : nullptr, *machine, threads.threads);
+  if (!policy.ok()) return fail(policy.status());
   Json info = {{"version", version()},
                {"hone_cpu", hone_cpu ? Json(*hone_cpu) : Json(nullptr)},
                {"machine", Json::parse(machine_to_json(*machine))},
                {"threads", {{"value", threads.threads}, {"source", threads.source}}},
+               {"schedule", regions_json(*policy)},
                {"peak", nullptr},
                {"codegens", codegens_json(*machine)},
                {"exec_memory", exec.ok() ? "ok" : exec.message()},
-               {"db", db_json(args.db)}};
+               {"db", db_json(store, args.db)}};
   if (args.measure) {
     const Result<autotune::Peak> peak = autotune::measure_peak(*machine);
     if (!peak.ok()) return fail(peak.status());

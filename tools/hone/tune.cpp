@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 
 #include "autotune/isolate/worker.h"
+#include "autotune/regions.h"
 #include "autotune/search/stats.h"
 #include "autotune/session.h"
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/regions.h"
 #include "tools/hone/replay.h"
 #include "tools/hone/tune_progress.h"
 #include "tools/hone/tune_report.h"
@@ -27,12 +30,15 @@ struct TuneArgs {
   std::string budget, codegen, threads, db;
   std::string cache = "cold", output = "md", numerics = "ordered", isolation = "on";
   uint64_t seed = 0;
-  bool fresh = false, exhaustive = false, json = false;
+  bool fresh = false, exhaustive = false, remeasure = false, json = false;
   ReplayArgs replay;
 };
 
 constexpr double kDefaultSecondsPerProblem = 10;
 constexpr double kPeakSeconds = 1;
+constexpr double kRegionSeconds = 1.2;
+constexpr double kLeastBudgetForRegions = 3;  // of which a tenth is enough for an answer
+constexpr int64_t kRegionsKeepFor = int64_t{30} * 86'400;
 constexpr int kCeilingWindows = 25;  // about 5 ms
 
 // The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
@@ -53,7 +59,15 @@ struct Setup {
   Machine machine;
   std::unique_ptr<db::Store> store;
   std::unique_ptr<autotune::Isolation> isolation;  // null: off
+  plan::RegionPolicy regions;
+  Json regions_shown;
 };
+
+void use_regions(Setup& s) {
+  s.options.max_threads = s.regions.schedule.threads;
+  s.options.schedule = s.regions.schedule.kind;
+  s.options.min_work = s.regions.min_work;
+}
 
 Result<Setup> prepare(const TuneArgs& args) {
   Setup s;
@@ -71,8 +85,13 @@ Result<Setup> prepare(const TuneArgs& args) {
   autotune::SteadyClock clock;
   s.options.seed = args.seed != 0 ? args.seed : static_cast<uint64_t>(clock.now_ns());
   HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
-  s.options.max_threads = threads_in_force(s.machine).threads;
   HONE_ASSIGN_OR_RETURN(s.store, open_store(args.db, db::OpenMode::kReadWrite));
+  HONE_ASSIGN_OR_RETURN(s.regions,
+                        region_policy_in_force(s.store.get(), s.machine, threads_in_force(s.machine).threads));
+  use_regions(s);
+  for (int threads : s.options.threads)
+    if (threads > 1 && s.regions.source == "HONE_SCHEDULE" && s.regions.schedule.threads == 1)
+      return invalid_argument(fmt::format("--threads {} needs more than HONE_SCHEDULE=sequential has", threads));
   // The very file that runs here, also when its name has another version by now.
   if (args.isolation == "on")
     s.isolation = std::make_unique<autotune::Isolation>(autotune::WorkerCommand{"/proc/self/exe", {kTuneWorker}},
@@ -86,7 +105,7 @@ TuneReport nothing_to_tune(const matmul::MatmulProblem& problem, const Machine& 
                            const autotune::TuneOptions& options) {
   TuneReport report;
   report.problem = matmul::to_string(problem);
-  const int threads = options.threads.empty() ? threads_in_force(machine).threads : options.threads.front();
+  const int threads = options.threads.empty() ? options.max_threads : options.threads.front();
   const Result<plan::MatmulPlan> plan =
       plan::resolve(problem, plan::make_target(machine, threads, jit::compiling_generators()), plan::Decisions());
   if (plan.ok()) {
@@ -106,14 +125,41 @@ void measure_peak(Setup& s) {
                    peak->f32_gflops_1t, peak->f32_gflops_all, peak->read_gbs_1t, peak->read_gbs_all, s.options.seed));
 }
 
+// Once for a machine, an engine and a number of threads. The figures age with kernel, hypervisor and neighbours.
+void measure_regions(Setup& s, bool again) {
+  const auto unix_now = [] { return static_cast<int64_t>(std::time(nullptr)); };
+  const bool wanted = s.regions.schedule.threads > 1 && s.budget >= kLeastBudgetForRegions;
+  const int64_t age = s.regions.measured ? unix_now() - s.regions.measured->measured_at : kRegionsKeepFor;
+  if (wanted && (again || age >= kRegionsKeepFor)) {
+    Result<db::ScheduleChoice> choice =
+        autotune::measure_regions(s.machine, {.threads = s.regions.schedule.threads,
+                                              .seconds = std::min(kRegionSeconds, s.budget / 10),
+                                              .seed = s.options.seed});
+    if (!choice.ok()) return note(fmt::format("how regions run was not measured: {}", choice.status().message()));
+    choice->measured_at = unix_now();
+    if (const Status kept = s.store->save_schedule(*choice); !kept.ok() && s.store->mode() != db::OpenMode::kReadOnly)
+      note(fmt::format("how regions run is not kept: {}", kept.message()));
+    const Result<plan::ScheduleWish> wish = plan::schedule_wish();
+    s.regions = plan::region_policy({*choice}, s.machine, choice->threads, wish.ok() ? *wish : plan::ScheduleWish());
+    use_regions(s);
+  }
+  s.regions_shown = regions_json(s.regions);
+  note(fmt::format("schedule {}", regions_text(s.regions_shown, "; ")));
+}
+
 // One command: the session it is part of, and what became of each problem.
 class TuneCommand {
  public:
-  TuneCommand(Setup& setup, bool exhaustive)
-      : s_(setup), exhaustive_(exhaustive), progress_(setup.shapes.size()), begun_(clock_.now_ns()) {}
+  TuneCommand(Setup& setup, bool exhaustive, bool remeasure)
+      : s_(setup),
+        exhaustive_(exhaustive),
+        remeasure_(remeasure),
+        progress_(setup.shapes.size()),
+        begun_(clock_.now_ns()) {}
 
   int run() {
     measure_peak(s_);
+    measure_regions(s_, remeasure_);
     std::vector<matmul::MatmulProblem> problems;
     for (const matmul::Shape& shape : s_.shapes) problems.push_back(shape.problem);
     Session session = Session::open(*s_.store, s_.machine, problems, s_.options);
@@ -205,7 +251,11 @@ class TuneCommand {
   }
 
   void finish(TuneRow row) {
-    if (s_.json) print("{}\n", dump(report_json(row)));
+    if (s_.json) {
+      Json json = report_json(row);
+      json["schedule"] = s_.regions_shown;
+      print("{}\n", dump(json));
+    }
     rows_.push_back(std::move(row));
   }
 
@@ -246,7 +296,7 @@ class TuneCommand {
 
   autotune::SteadyClock clock_;
   Setup& s_;
-  const bool exhaustive_;
+  const bool exhaustive_, remeasure_;
   ProgressLine progress_;
   const int64_t begun_;
   double spent_before_ = 0;  // by earlier processes of the session
@@ -265,7 +315,7 @@ int run_tune(const TuneArgs& args) {
   }
   Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
-  return TuneCommand(*setup, args.exhaustive).run();
+  return TuneCommand(*setup, args.exhaustive, args.remeasure).run();
 }
 
 }  // namespace
@@ -293,6 +343,9 @@ void add_tune(CLI::App& app, Run& run) {
       ->check(seed());
   command->add_flag("--fresh", args->fresh,
                     "earlier winners are no incumbents, and a tune that was cut short is not taken up");
+  command->add_flag("--remeasure", args->remeasure,
+                    "measure again how regions run here (fork-join latency, smallest work that pays), which is known "
+                    "for 30 days; needs a budget of 3 s");
   command->add_flag("--exhaustive", args->exhaustive,
                     "afterwards measure every candidate, however long it takes, and report what the budget had missed");
   CLI::Option* replay =
@@ -308,7 +361,8 @@ void add_tune(CLI::App& app, Run& run) {
       ->needs(replay)
       ->check(CLI::Range(1, 100000));
   // What has no part in a replay is a mistake there.
-  for (const char* option : {"problem", "--shapes", "--codegen", "--threads", "--cache", "--fresh", "--exhaustive"})
+  for (const char* option :
+       {"problem", "--shapes", "--codegen", "--threads", "--cache", "--fresh", "--remeasure", "--exhaustive"})
     replay->excludes(command->get_option(option));
   command
       ->add_option("--isolation", args->isolation,
