@@ -87,7 +87,8 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
                         .alpha = c.alpha,
                         .beta = c.beta,
                         .epilogue = {},
-                        .expected_m = {c.expected_m, c.expected_m + c.expected_m_length}};
+                        .expected_m = {c.expected_m, c.expected_m + c.expected_m_length},
+                        .max_m = c.max_m};
   for (size_t i = 0; i < c.epilogue_length; ++i) {
     const int step = static_cast<int>(c.epilogue[i]);
     if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_RESIDUAL)
@@ -113,6 +114,7 @@ Status spec_to_c(const hone::MatmulSpec& spec, hone_matmul_spec* c) {
                  [](hone::Epilogue e) { return static_cast<hone_epilogue>(e); });
   c->expected_m_length = spec.expected_m.size();
   std::copy(spec.expected_m.begin(), spec.expected_m.end(), c->expected_m);
+  c->max_m = spec.max_m;
   return {};
 }
 

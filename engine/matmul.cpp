@@ -48,12 +48,9 @@ Matmul::Impl::Slot& Matmul::Impl::slot_of(int64_t m) {
   return buckets_[static_cast<size_t>(plan::bucket_of(m))];
 }
 
-// The m that the plan of a call with m rows is made for. The largest of the bucket, unless that alone is too large or
-// makes batch items overlap; then the smallest, which is at most m.
-int64_t Matmul::Impl::planned_m(int64_t m) const {
-  for (const Expected& e : expected_)
-    if (e.m == m) return m;
-  const int bucket = plan::bucket_of(m);
+// The m that the plan of a bucket is made for. The largest of the bucket, unless that alone is too large or makes batch
+// items overlap; then the smallest, which no call of the bucket is below.
+int64_t Matmul::Impl::planned_m(int bucket) const {
   matmul::MatmulProblem largest = problem_;  // not with_rows(): run() is holding its result
   largest.m = plan::bucket_m(bucket);
   return matmul::validate(largest).ok() ? largest.m : plan::bucket_first_m(bucket);
@@ -64,14 +61,15 @@ Result<const ReadyPlan*> Matmul::Impl::ready_for(int64_t m) {
   m = std::min(m, plan::kMaxM);
   Slot& slot = slot_of(m);
   if (const ReadyPlan* ready = slot.ready.load(std::memory_order_acquire)) return ready;
-  return fill(slot, m);
+  const int bucket = plan::bucket_of(m);
+  return fill(slot, &slot == &buckets_[static_cast<size_t>(bucket)] ? planned_m(bucket) : m);
 }
 
-Result<const ReadyPlan*> Matmul::Impl::fill(Slot& slot, int64_t m) {
+Result<const ReadyPlan*> Matmul::Impl::fill(Slot& slot, int64_t planned_m) {
   const std::lock_guard lock(filling_);
   if (const ReadyPlan* ready = slot.ready.load(std::memory_order_acquire)) return ready;
   matmul::MatmulProblem planned = problem_;
-  planned.m = planned_m(m);
+  planned.m = planned_m;
   HONE_ASSIGN_OR_RETURN(std::unique_ptr<const ReadyPlan> ready, make_ready(*state_, planned, constraints_));
   owned_.push_back(std::move(ready));
   slot.ready.store(owned_.back().get(), std::memory_order_release);
@@ -84,10 +82,11 @@ Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const 
                                     bool constant) {
   for (int64_t m : spec.expected_m)
     if (m < 0) return invalid_argument(fmt::format("expected_m has {}; rows cannot be negative", m));
+  if (spec.max_m < 0) return invalid_argument(fmt::format("max_m={} is negative", spec.max_m));
   HONE_ASSIGN_OR_RETURN(matmul::MatmulProblem problem, problem_of(spec));
   std::shared_ptr<Impl> impl(new Impl(std::move(state), std::move(problem)));
   if (constant) HONE_RETURN_IF_ERROR(impl->pack(spec, weights));
-  HONE_RETURN_IF_ERROR(impl->warm_up(spec.expected_m));
+  HONE_RETURN_IF_ERROR(impl->warm_up(spec));
   return Matmul(std::move(impl));
 }
 
@@ -106,8 +105,10 @@ Status Matmul::Impl::pack(const MatmulSpec& spec, const float* weights) {
   return {};
 }
 
-Status Matmul::Impl::warm_up(const std::vector<int64_t>& expected) {
-  std::vector<int64_t> own = expected;
+// Every slot that calls with up to max_m rows use, and those of the expected m, which have a plan of their own where
+// the bucket's is made for another m.
+Status Matmul::Impl::warm_up(const MatmulSpec& spec) {
+  std::vector<int64_t> own = spec.expected_m;
   std::erase_if(own, [](int64_t m) {
     return m < 1 || m >= plan::kMaxM || plan::bucket_m(plan::bucket_of(m)) == m;  // planned for as it is
   });
@@ -117,10 +118,18 @@ Status Matmul::Impl::warm_up(const std::vector<int64_t>& expected) {
     expected_slots_.push_back(std::make_unique<Slot>());
     expected_.push_back({m, expected_slots_.back().get()});
   }
-  for (int64_t m : expected) {
+  for (int64_t m : spec.expected_m) {
     if (m == 0) continue;
     HONE_RETURN_IF_ERROR(matmul::validate(with_rows(problem_, m)));
     HONE_RETURN_IF_ERROR(ready_for(m).status());
+  }
+  const int buckets = spec.max_m == 0 ? 0 : plan::bucket_of(std::min(spec.max_m, plan::kMaxM)) + 1;
+  for (int bucket = 0; bucket < buckets; ++bucket) {
+    // From here on calls are refused: no plan is needed.
+    if (!matmul::validate(with_rows(problem_, plan::bucket_first_m(bucket))).ok()) break;
+    Slot& slot = buckets_[static_cast<size_t>(bucket)];
+    if (slot.ready.load(std::memory_order_relaxed) == nullptr)
+      HONE_RETURN_IF_ERROR(fill(slot, planned_m(bucket)).status());
   }
   return {};
 }

@@ -1,4 +1,5 @@
-// A prepared matmul: a slot per bucket of M, filled on first use and then read without a lock.
+// A prepared matmul: a slot per bucket of M, filled when it is prepared (up to max_m) or on first use, and then read
+// without a lock.
 #pragma once
 
 #include <array>
@@ -35,11 +36,11 @@ class Matmul::Impl {
   Impl(std::shared_ptr<Engine::State> state, matmul::MatmulProblem problem)
       : state_(std::move(state)), problem_(std::move(problem)) {}
   Status pack(const MatmulSpec& spec, const float* weights);
-  Status warm_up(const std::vector<int64_t>& expected);
+  Status warm_up(const MatmulSpec& spec);
   Slot& slot_of(int64_t m);
-  int64_t planned_m(int64_t m) const;
+  int64_t planned_m(int bucket) const;
   Result<const ReadyPlan*> ready_for(int64_t m);
-  Result<const ReadyPlan*> fill(Slot& slot, int64_t m);
+  Result<const ReadyPlan*> fill(Slot& slot, int64_t planned_m);
 
   std::shared_ptr<Engine::State> state_;
   matmul::MatmulProblem problem_;  // m = 0

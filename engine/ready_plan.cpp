@@ -54,8 +54,9 @@ Result<bool> compile_into(Engine::State& state, ReadyPlan& ready) {
   plan::Compiled compiled = plan::compile_first(state.kernels, *kernel, plan.program.isa, generators);
   for (const plan::CompileFailure& f : compiled.failures) plan.rejected.push_back({text, f.codegen + ": " + f.why});
   if (compiled.executable == nullptr) return false;
-  HONE_RETURN_IF_ERROR(compiled.executable->workspaces->reserve(plan.threads));
+  HONE_RETURN_IF_ERROR(state.workspaces.reserve(compiled.executable->workspace_bytes, plan.threads));
   ready.executable = std::move(compiled.executable);
+  ready.workspaces = &state.workspaces;
   plan.codegen = compiled.codegen;
   return true;
 }
@@ -87,7 +88,8 @@ Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands,
   jit::Launch launch{.executable = executable.get(),
                      .space = ir::task_space(executable->bounds, args.params.data()),
                      .buffers = args.buffers.data(),
-                     .params = args.params.data()};
+                     .params = args.params.data(),
+                     .workspaces = workspaces};
   run_tasks(schedule_for(call), node, launch.space.count, {jit::run_range, &launch});
   if (launch.out_of_memory.load(std::memory_order_relaxed))
     return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));

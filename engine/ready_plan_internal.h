@@ -17,7 +17,8 @@ struct ReadyPlan {
   matmul::MatmulProblem problem;  // m: of the bucket
   std::string node;               // the problem as text: what a trace calls it
   plan::MatmulPlan plan;
-  plan::KernelCache::Handle executable;   // null: the precompiled kernel runs
+  plan::KernelCache::Handle executable;  // null: the precompiled kernel runs
+  jit::WorkspacePool* workspaces = nullptr;
   runtime::Schedule* schedule = nullptr;  // null: inline on the caller
   double min_work = 0;                    // what is less stays on the caller
   bool measured = false;                  // with these threads, for the problem itself: whatever min_work says

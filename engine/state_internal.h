@@ -10,6 +10,7 @@
 #include "engine/plan/resolver.h"
 #include "engine/schedules_internal.h"
 #include "hone/engine.hpp"
+#include "jit/launch.h"
 
 namespace hone {
 
@@ -20,6 +21,7 @@ class Engine::State {
   plan::Decisions decisions;
   std::vector<jit::CodeGenerator*> generators;  // that may be used, preferred first
   plan::KernelCache kernels;
+  jit::WorkspacePool workspaces;  // of all kernels
   Schedules schedules;
 
   // The generators that emit `isa` here, `first` before the others.

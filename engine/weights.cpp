@@ -92,7 +92,8 @@ Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& so
     jit::Launch launch{.executable = kernel.get(),
                        .space = ir::task_space(kernel->bounds, nullptr),
                        .buffers = buffers,
-                       .params = nullptr};
+                       .params = nullptr,
+                       .workspaces = &state.workspaces};
     HONE_RETURN_IF_ERROR(run_on_all_threads(state, node, launch.space.count, {jit::run_range, &launch}));
     if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
   }

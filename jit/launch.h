@@ -2,48 +2,60 @@
 // and a Launch; nothing here spawns, and a launch allocates nothing once its pool has as many workspaces as callers.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "engine/base/aligned_buffer.h"
 #include "jit/codegen.h"
 #include "kernels/ir/task.h"
 
 namespace hone::jit {
 
-// Workspaces of one size, lent to tasks. Grows when all are lent; shrinks never. Thread safe.
+// Workspaces lent to tasks, shared by all kernels of an owner: a task that runs holds one, so there need only be as
+// many as tasks run at once, each large enough for the largest kernel, and the one last given back is still in cache.
+// What one holds when it is lent is unspecified: a kernel reads nothing there that it did not write. Thread safe;
+// lending takes no lock unless a workspace has to be made.
 class WorkspacePool {
  public:
-  explicit WorkspacePool(int64_t bytes) : bytes_(bytes) {}
-  ~WorkspacePool();
+  WorkspacePool() = default;
   WorkspacePool(const WorkspacePool&) = delete;
   WorkspacePool& operator=(const WorkspacePool&) = delete;
 
-  // Makes sure that `count` workspaces exist and their pages are touched. Error: resource_exhausted with the size.
-  Status reserve(int count);
+  // From now on there are `count` workspaces of at least `bytes`, their pages present; smaller ones go as soon as they
+  // are not lent. Error: resource_exhausted with the size.
+  Status reserve(int64_t bytes, int count);
 
-  // A workspace of `bytes` (null when bytes is 0), or null with bytes > 0 when memory is exhausted.
-  void* acquire();
-  void release(void* workspace);
-  int64_t bytes() const { return bytes_; }
+  // At least `bytes`, aligned to ir::kWorkspaceAlign. Made only when all are lent or too small; null when there is no
+  // memory for it.
+  AlignedBuffer* acquire(int64_t bytes);
+  void release(AlignedBuffer* workspace);
 
  private:
-  void* make();
+  // Free ones that are kept: as many as there are CPUs on what we know of. Callers beyond that pay for their own.
+  static constexpr size_t kKept = 256;
 
-  int64_t bytes_;
-  std::mutex mutex_;
-  std::vector<void*> free_;
-  std::vector<void*> all_;
+  AlignedBuffer* take(size_t slot) { return free_[slot].exchange(nullptr, std::memory_order_acquire); }
+  bool put_back(AlignedBuffer* workspace);
+  Result<AlignedBuffer*> make(int64_t bytes);  // or larger; not free yet. Under mutex_, as the next
+  void drop(AlignedBuffer* workspace);
+
+  std::array<std::atomic<AlignedBuffer*>, kKept> free_{};
+  std::atomic<int64_t> bytes_ = 0;  // of the largest kernel so far
+  std::mutex mutex_;                // of making and dropping
+  std::vector<std::unique_ptr<AlignedBuffer>> all_;
 };
 
 // A kernel with what a launch needs to know of its LoopIR.
 struct Executable {
   std::unique_ptr<CompiledKernel> kernel;
   ir::TaskBounds bounds;
-  std::unique_ptr<WorkspacePool> workspaces;
+  int64_t workspace_bytes = 0;  // that each task needs
 };
+
 // Verifies and compiles.
 Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& generator, Isa isa);
 
@@ -53,6 +65,7 @@ struct Launch {
   ir::TaskSpace space;
   void* const* buffers;
   const int64_t* params;
+  WorkspacePool* workspaces = nullptr;     // may be null for a kernel that needs none
   std::atomic<bool> out_of_memory{false};  // some task found no workspace and did not run
 };
 

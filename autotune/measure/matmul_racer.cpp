@@ -97,7 +97,7 @@ Status MatmulRacer::compile(const Candidate& candidate, Ready& ready) {
   HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower(problem_, candidate.program));
   HONE_ASSIGN_OR_RETURN(ready.executable, jit::make_executable(kernel, *generator, candidate.program.isa));
   HONE_ASSIGN_OR_RETURN(ready.schedule, schedule(candidate.threads));
-  HONE_RETURN_IF_ERROR(ready.executable.workspaces->reserve(candidate.threads));
+  HONE_RETURN_IF_ERROR(workspaces_.reserve(ready.executable.workspace_bytes, candidate.threads));
   if (problem_.b != BLayout::kPacked) return {};
   ready.width = candidate.program.panel;
   return operands_.pack(ready.width, packing_generator(candidate.program.isa), candidate.program.isa);
@@ -110,7 +110,8 @@ Status MatmulRacer::call(Ready& ready, runtime::Schedule& schedule, const Matmul
   jit::Launch launch{.executable = &ready.executable,
                      .space = ir::task_space(ready.executable.bounds, args.params.data()),
                      .buffers = args.buffers.data(),
-                     .params = args.params.data()};
+                     .params = args.params.data(),
+                     .workspaces = &workspaces_};
   schedule.for_range({"matmul", node_}, launch.space.count, 1, {jit::run_range, &launch});
   if (launch.out_of_memory) return resource_exhausted("no memory for a workspace");
   return {};

@@ -86,6 +86,7 @@ class MatmulRacer final : public Racer {
   std::map<int64_t, GuardedBuffer> guarded_b_;  // by panel width
   std::unordered_map<int, std::unique_ptr<runtime::Schedule>> schedules_;
   std::unordered_map<int, Ready> ready_;
+  jit::WorkspacePool workspaces_;
 };
 
 }  // namespace hone::autotune

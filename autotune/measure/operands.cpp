@@ -147,6 +147,7 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
   HONE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                         AlignedBuffer::allocate_elements(items * each, sizeof(float), Touch::kNow));
   poison(buffer.as<float>());
+  jit::WorkspacePool workspaces;
   for (int64_t item = 0; item < items; ++item) {
     float* source_item = weights_->rows.as<float>().data() + item * source_.batch_stride_b();
     float* packed_item = buffer.as<float>().data() + item * each;
@@ -154,7 +155,8 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
     jit::Launch launch{.executable = &executable,
                        .space = ir::task_space(executable.bounds, nullptr),
                        .buffers = buffers,
-                       .params = nullptr};
+                       .params = nullptr,
+                       .workspaces = &workspaces};
     jit::run_range(&launch, 0, launch.space.count);
     if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
   }

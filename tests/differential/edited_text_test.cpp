@@ -68,10 +68,12 @@ class EditedText : public ::testing::TestWithParam<std::string> {
     Output result{std::vector<float>(static_cast<size_t>(kM * kN), NAN), {}};
     void* buffers[] = {a.data(), b.data(), result.c.data()};
     const int64_t params[] = {kM};
+    jit::WorkspacePool workspaces;
     jit::Launch launch{.executable = &*executable,
                        .space = ir::task_space(executable->bounds, params),
                        .buffers = buffers,
-                       .params = params};
+                       .params = params,
+                       .workspaces = &workspaces};
     jit::run_range(&launch, 0, launch.space.count);
     result.code.assign(executable->kernel->code().begin(), executable->kernel->code().end());
     return result;

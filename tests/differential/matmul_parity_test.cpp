@@ -46,8 +46,9 @@ std::vector<Named>& schedules() {
 }
 
 void run(const jit::Executable& executable, Schedule& on, matmul::Arguments args) {
+  static jit::WorkspacePool workspaces;
   jit::Launch launch{&executable, ir::task_space(executable.bounds, args.params.data()), args.buffers.data(),
-                     args.params.data()};
+                     args.params.data(), &workspaces};
   on.for_range({"matmul", "parity"}, launch.space.count, 1, {jit::run_range, &launch});
   ASSERT_FALSE(launch.out_of_memory);
 }

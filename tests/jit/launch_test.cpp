@@ -16,25 +16,54 @@ class ThrowingKernel final : public CompiledKernel {
 };
 
 TEST(JitLaunch, AWorkspaceComesBackFromAKernelThatThrows) {
-  Executable executable{std::make_unique<ThrowingKernel>(), {}, std::make_unique<WorkspacePool>(128)};
-  ASSERT_TRUE(executable.workspaces->reserve(1).ok());
-  void* const only = executable.workspaces->acquire();
-  executable.workspaces->release(only);
-  Launch launch{.executable = &executable, .space = {}, .buffers = nullptr, .params = nullptr};
+  WorkspacePool pool;
+  const Executable executable{std::make_unique<ThrowingKernel>(), {}, 128};
+  ASSERT_TRUE(pool.reserve(128, 1).ok());
+  AlignedBuffer* const only = pool.acquire(128);
+  pool.release(only);
+  Launch launch{.executable = &executable, .space = {}, .buffers = nullptr, .params = nullptr, .workspaces = &pool};
   EXPECT_THROW(run_range(&launch, 0, 1), std::bad_alloc);
-  EXPECT_EQ(executable.workspaces->acquire(), only);
-  executable.workspaces->release(only);
+  EXPECT_EQ(pool.acquire(128), only);
+  pool.release(only);
 }
 
 TEST(JitLaunch, ThePoolGrowsWhenAllAreLent) {
-  WorkspacePool pool(64);
-  void *a = pool.acquire(), *b = pool.acquire();
+  WorkspacePool pool;
+  AlignedBuffer *a = pool.acquire(64), *b = pool.acquire(64);
   ASSERT_NE(a, nullptr);
   EXPECT_NE(a, b);
   pool.release(a);
-  EXPECT_EQ(pool.acquire(), a);
+  EXPECT_EQ(pool.acquire(64), a);
   pool.release(a);
   pool.release(b);
+}
+
+TEST(JitLaunch, TheLargestKernelDecidesTheSize) {
+  WorkspacePool pool;
+  ASSERT_TRUE(pool.reserve(100, 2).ok());
+  AlignedBuffer* const lent = pool.acquire(100);
+  ASSERT_TRUE(pool.reserve(5000, 2).ok());  // while one is lent
+  EXPECT_GE(lent->size(), 100);
+  pool.release(lent);  // too small from now on
+  AlignedBuffer *a = pool.acquire(100), *b = pool.acquire(5000);
+  EXPECT_GE(a->size(), 5000);
+  EXPECT_GE(b->size(), 5000);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a->data()) % ir::kWorkspaceAlign, 0u);
+  pool.release(b);
+  ASSERT_TRUE(pool.reserve(64, 2).ok());  // there are two
+  EXPECT_EQ(pool.acquire(64), b);
+  pool.release(a);
+  pool.release(b);
+}
+
+TEST(JitLaunch, NoMemoryIsAnError) {
+  WorkspacePool pool;
+  EXPECT_EQ(pool.reserve(int64_t{1} << 46, 1).code(), Code::kResourceExhausted);
+  const Executable executable{std::make_unique<ThrowingKernel>(), {}, int64_t{1} << 46};
+  Launch launch{.executable = &executable, .space = {}, .buffers = nullptr, .params = nullptr, .workspaces = &pool};
+  run_range(&launch, 0, 1);  // does not get to the kernel
+  EXPECT_TRUE(launch.out_of_memory);
+  EXPECT_TRUE(pool.reserve(64, 1).ok()) << "what did not fit must not be asked for again";
 }
 
 }  // namespace

@@ -74,10 +74,13 @@ struct MatmulSpec {
   int64_t stride_a = -1, stride_b = -1, stride_c = -1;
   float alpha = 1, beta = 0;
   std::vector<Epilogue> epilogue = {};  // kBias, kGate and kResidual at most once each
-  // Numbers of rows that calls will have: their plans are resolved and compiled by prepare(). Any other m works too;
-  // the first call with it compiles (about a millisecond). The first entry also decides how constant weights are
-  // packed.
+  // Numbers of rows that calls will have and that matter most: each gets a plan made for it alone. The first also
+  // decides how constant weights are packed.
   std::vector<int64_t> expected_m = {1};
+  // prepare() makes and compiles the plans of all m from 1 to max_m, one for each bucket of similar m: no call with
+  // that many rows compiles, allocates or locks. A larger m works too; the first call of its bucket (they double)
+  // compiles, which takes from one to some tens of milliseconds. 0: only the plans of expected_m are made beforehand.
+  int64_t max_m = 4096;
 
   // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`).
   // b=packed says nothing about the memory weights come from: it gives kNt. Error: invalid_argument showing where.
@@ -122,9 +125,9 @@ struct PlanInfo {
 class HONE_API Matmul {
  public:
   // C = epilogue(alpha * A * B + beta * C), for call.m rows. Thread safe; calls on one Matmul may run at the same time.
-  // With a plan in place (expected_m, or an earlier call of similar m) it allocates nothing, compiles nothing and costs
-  // less than a microsecond beyond the kernel. Errors, with C untouched: invalid_argument (m < 0, an operand null,
-  // overlap, "too large"). resource_exhausted (no memory for a workspace): C is unspecified.
+  // With a plan in place (m <= max_m, or an earlier call of similar m) it allocates nothing, compiles nothing, takes no
+  // lock and costs less than a microsecond beyond the kernel. Errors, with C untouched: invalid_argument (m < 0, an
+  // operand null, overlap, "too large"). resource_exhausted (no memory for a workspace): C is unspecified.
   Status run(const MatmulCall& call) const;
 
   // The plan for m rows (m >= 1), compiled if it was not yet. Thread safe. Error: as run().

@@ -114,10 +114,12 @@ typedef struct hone_matmul_spec {
   size_t epilogue_length;
   hone_epilogue epilogue[HONE_MAX_EPILOGUE]; /* in the order in which they apply */
   size_t expected_m_length;
-  int64_t expected_m[HONE_MAX_EXPECTED_M]; /* rows that calls will have: compiled beforehand */
+  int64_t
+      expected_m[HONE_MAX_EXPECTED_M]; /* rows that matter most: a plan of their own; the first decides on packing */
+  int64_t max_m; /* calls with up to so many rows compile nothing; 0: only expected_m are compiled beforehand */
 } hone_matmul_spec;
 
-/* Dense, b = nt, batch 1, alpha 1, beta 0, no epilogue, one row expected. */
+/* Dense, b = nt, batch 1, alpha 1, beta 0, no epilogue, one row expected, max_m 4096. */
 HONE_C_API hone_status hone_matmul_spec_init(hone_matmul_spec* spec, int64_t n, int64_t k);
 /* From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu". */
 HONE_C_API hone_status hone_matmul_spec_parse(hone_matmul_spec* spec, const char* problem);
