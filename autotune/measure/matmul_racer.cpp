@@ -217,6 +217,7 @@ Result<int64_t> MatmulRacer::sample(int index) {
   } else {
     const matmul::MatmulOperands operands = operands_.view(ready.width);
     // One untimed call: the candidates before this one have left their own data in the caches.
+    gather(*ready.schedule);
     HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));
     const int64_t begin = clock_.now_ns();
     for (int64_t i = 0; i < ready.repeat; ++i) HONE_RETURN_IF_ERROR(call(ready, *ready.schedule, problem_, operands));

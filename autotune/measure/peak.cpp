@@ -216,10 +216,11 @@ CeilingProbe::CeilingProbe(CeilingProbe&&) noexcept = default;
 CeilingProbe& CeilingProbe::operator=(CeilingProbe&&) noexcept = default;
 CeilingProbe::~CeilingProbe() = default;
 
-Result<CeilingProbe> CeilingProbe::create(const Machine& machine, int threads, int64_t warm_bytes) {
+Result<CeilingProbe> CeilingProbe::create(const Machine& machine, runtime::ScheduleKind kind, int threads,
+                                          int64_t warm_bytes) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule,
-                        runtime::make_schedule({runtime::ScheduleKind::kTbb, threads}));
+  if (threads == 1) kind = runtime::ScheduleKind::kSequential;
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule, runtime::make_schedule({kind, threads}));
   auto impl = std::make_unique<Impl>(Impl{.where = where, .schedule = std::move(schedule), .warm_bytes = warm_bytes});
   HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
   return CeilingProbe(std::move(impl));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/base/machine.h"
+#include "engine/runtime/schedule.h"
 #include "jit/codegen.h"
 
 namespace hone::autotune {
@@ -36,7 +37,9 @@ Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options = {
 class CeilingProbe {
  public:
   // warm_bytes: 0 for reading from memory; else so many bytes are read again and again, from whatever cache holds them.
-  static Result<CeilingProbe> create(const Machine& machine, int threads, int64_t warm_bytes = 0);
+  // `kind` as what is compared with it, so that both wait for the same threads.
+  static Result<CeilingProbe> create(const Machine& machine, runtime::ScheduleKind kind, int threads,
+                                     int64_t warm_bytes = 0);
   CeilingProbe(CeilingProbe&&) noexcept;
   CeilingProbe& operator=(CeilingProbe&&) noexcept;
   ~CeilingProbe();

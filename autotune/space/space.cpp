@@ -52,7 +52,8 @@ class Enumeration {
     for (Isa isa : all_isas()) {
       if (std::find(target_.isas.begin(), target_.isas.end(), isa) != target_.isas.end()) continue;
       TransformProgram t = matmul::default_program(p_, {isa, target_.caches, 1}, target_.panel);
-      space_.rejected.push_back({t, fmt::format("{}: not usable on this machine", isa_info(isa).name)});
+      if (t.isa == isa)
+        space_.rejected.push_back({t, fmt::format("{}: not usable on this machine", isa_info(isa).name)});
     }
     cross();
     // Whatever the order of enumeration, the default plan leads.
@@ -100,10 +101,10 @@ class Enumeration {
     return {lanes};
   }
 
-  // A block of B comes from L2, where streams do not count: one panel per tile, and the narrow one that plans for few
-  // rows share for the most common width.
+  // A block of B comes from L2, where streams do not count, and then one panel a tile is as good; the narrow ones,
+  // which plans for few rows want, are tried for the most common widths.
   std::vector<int64_t> block_panels(int64_t nr, int64_t lanes) const {
-    if (packed() && target_.panel == 0 && nr != 2 * lanes) return {nr};
+    if (packed() && target_.panel == 0 && nr != 2 * lanes && nr != 3 * lanes) return {nr};
     return panels(nr, lanes);
   }
 

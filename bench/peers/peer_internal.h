@@ -51,7 +51,8 @@ struct Handle {
   HonePeerProblem problem;
   std::unique_ptr<Way> way;  // null when the sum or the result is empty
   std::string setting;
-  Waker waker{};  // without a way for one thread
+  int threads = 1;  // that `way` uses
+  Waker waker{};    // without a way for one thread
 };
 
 // Why a problem is refused; null when it is not. Sizes are limited to what a 32-bit BLAS interface can take.
@@ -113,6 +114,7 @@ class Fastest {
         if (ns >= ns_) continue;
         way_ = std::move(way);
         ns_ = ns;
+        threads_ = threads;
         setting_ = setting_of(candidate, threads);
       } catch (const std::exception& e) {
         why_ = e.what();  // another way may still work
@@ -125,6 +127,7 @@ class Fastest {
   void into(Handle& handle) {
     if (way_ == nullptr) throw std::runtime_error(why_);
     handle.way = std::move(way_);
+    handle.threads = threads_;
     handle.setting = setting_;
   }
 
@@ -133,11 +136,12 @@ class Fastest {
   const float* b_;
   std::unique_ptr<Way> way_;
   double ns_ = std::numeric_limits<double>::infinity();
+  int threads_ = 1;
   std::string setting_, why_ = "the library offers no way to compute this";
 };
 
 // A call that takes longer with all threads is not tried with one.
-constexpr double kWorthAllThreadsNs = 10e6;
+constexpr double kWorthAllThreadsNs = 50e6;
 
 template <ListWays kList>
 void choose(Handle& handle, const float* b) {
@@ -159,6 +163,7 @@ void choose(Handle& handle, const float* b) {
   fastest.into(handle);
 }
 
+// `threads` as chosen: whoever computes alone must not have its other threads spinning beside it.
 template <ListWays kList>
 Waker make_waker(int threads) {
   constexpr int64_t kN = Waker::kSize;
@@ -179,7 +184,7 @@ void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_
   try {
     auto handle = std::make_unique<Handle>(Handle{*problem, nullptr, "nothing to compute"});
     if (problem->m > 0 && problem->n > 0 && problem->k > 0) choose<kList>(*handle, b);
-    if (problem->threads > 1) handle->waker = make_waker<kList>(problem->threads);
+    if (handle->threads > 1) handle->waker = make_waker<kList>(handle->threads);
     return handle.release();
   } catch (const std::exception& e) {
     return refuse(e.what());

@@ -50,13 +50,17 @@ bool pin_thread(pthread_t thread, int cpu) {
   return pthread_setaffinity_np(thread, sizeof set, &set) == 0;
 }
 
-Seats::Seats(std::vector<int> cpus, int workers, int caller_cpu)
-    : cpus_(std::move(cpus)), cpu_(static_cast<size_t>(workers), -1) {
+Seats::Seats(std::vector<int> cpus) : cpus_(std::move(cpus)) {
   const int highest = cpus_.empty() ? -1 : *std::max_element(cpus_.begin(), cpus_.end());
   worker_on_.assign(static_cast<size_t>(highest + 1), -1);
-  int worker = 0;
-  for (size_t i = 0; i < cpus_.size() && worker < workers; ++i)
-    if (cpus_[i] != caller_cpu) sit(worker++, cpus_[i]);
+}
+
+void Seats::add(int caller_cpu) {
+  cpu_.push_back(-1);
+  for (int cpu : cpus_) {
+    if (cpu == caller_cpu || worker_on_[static_cast<size_t>(cpu)] >= 0) continue;
+    return sit(static_cast<int>(cpu_.size()) - 1, cpu);
+  }
 }
 
 void Seats::sit(int worker, int cpu) {

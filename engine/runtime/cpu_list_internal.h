@@ -21,8 +21,9 @@ bool pin_thread(pthread_t thread, int cpu);
 // Worker i sits on cpu(i), no two on the same, none on the caller's. Deciding only: whoever asks does the pinning.
 class Seats {
  public:
-  // The caller is on `caller_cpu` now. With fewer than workers + 1 CPUs the last workers have no seat: cpu() is -1.
-  Seats(std::vector<int> cpus, int workers, int caller_cpu);
+  explicit Seats(std::vector<int> cpus);
+  // One more worker. The caller is on `caller_cpu` now. Without a CPU that is free the worker has no seat: cpu() is -1.
+  void add(int caller_cpu);
   int cpu(int worker) const { return cpu_[static_cast<size_t>(worker)]; }
 
   // The caller is on `caller_cpu`: the worker that had to give up its seat and has another one now; -1: none.

@@ -6,8 +6,10 @@
 // is bounded by a few times it.
 //
 // Workers are pinned, each to a CPU of its own: a worker that shares a CPU with its caller or with another worker would
-// make every region wait for the kernel's time slice. The caller is nobody's to pin. Where it has wandered to the CPU
-// of a worker, that worker moves to a CPU that is free; there is one, as a team has at most as many threads as CPUs.
+// make every region wait for the kernel's time slice. So there is one team a process, as large as the largest schedule
+// of this kind that lives, and a region with fewer tasks leaves workers spinning in vain. The caller is nobody's to
+// pin. Where it has wandered to the CPU of a worker, that worker moves to a CPU that is free; there is one, as a team
+// has at most as many threads as CPUs.
 //
 // One caller at a time has the team; a second one runs inline (Schedule::for_range).
 #include <fmt/format.h>
@@ -16,8 +18,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -39,34 +41,45 @@ constexpr int kPauses = 32;
 
 class Team {
  public:
-  explicit Team(int workers) : seats_(usable_cpu_list(), workers, sched_getcpu()) {
-    threads_.reserve(static_cast<size_t>(workers));
-    try {
-      for (int i = 0; i < workers; ++i) {
-        threads_.emplace_back([this] { work(); });
-        pin(i);
-      }
-    } catch (...) {
-      leave();
-      throw;
-    }
+  Team() : seats_(usable_cpu_list()) {}
+  ~Team() {
+    leave_.store(true);
+    calls_.fetch_add(1);
+    calls_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
   }
-  ~Team() { leave(); }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  void run(Region& region) {
+  // Has at least so many workers from now on. Throws std::system_error when one cannot be started.
+  void grow(int workers) {
+    const std::lock_guard lock(mutex_);
+    while (static_cast<int>(threads_.size()) < workers) {
+      threads_.reserve(threads_.size() + 1);
+      threads_.emplace_back([this] { work(); });
+      seats_.add(sched_getcpu());
+      pin(static_cast<int>(threads_.size()) - 1);
+    }
+  }
+
+  // False: the team works for another caller, and nothing was run.
+  bool run(Region& region) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return false;
     if (const int worker = seats_.make_way(sched_getcpu()); worker >= 0) pin(worker);
     queue_.open(region);
     calls_.fetch_add(1);
     calls_.notify_all();
     queue_.run_and_finish(region);
+    return true;
   }
 
  private:
   void work() {
-    while (!leave_.load()) {
+    while (true) {
+      // Before leave_ is looked at: who leaves raises it first, so a wait for this value cannot miss that.
       const uint32_t calls = calls_.load();
+      if (leave_.load()) return;
       spin();
       if (!queue_.help()) calls_.wait(calls);
     }
@@ -85,26 +98,40 @@ class Team {
   // Where the kernel refuses, as the CPU has been taken from this process since, the worker stays where it is.
   void pin(int worker) { (void)pin_thread(threads_[static_cast<size_t>(worker)].native_handle(), seats_.cpu(worker)); }
 
-  void leave() {
-    leave_.store(true);
-    calls_.fetch_add(1);
-    calls_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
   Queue queue_;
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<bool> leave_{false};
+  std::mutex mutex_;  // of who has the team, or makes it grow
   Seats seats_;
   std::vector<std::thread> threads_;
 };
 
+// The team of this process, with at least `workers`: schedules for 2, 4 and 8 threads share it, as teams of their own
+// would spin on each other's CPUs. A child of fork() has none of its parent's threads, and starts anew.
+std::shared_ptr<Team> team_of_process(int workers) {
+  struct Known {
+    std::mutex mutex;
+    std::weak_ptr<Team> team;
+    uint32_t process = 0;
+  };
+  static Known* known = new Known;  // a schedule may be made while the process exits
+  const std::lock_guard lock(known->mutex);
+  std::shared_ptr<Team> team = known->process == process_number() ? known->team.lock() : nullptr;
+  if (team == nullptr) {
+    team = std::make_shared<Team>();
+    known->team = team;
+    known->process = process_number();
+  }
+  team->grow(workers);
+  return team;
+}
+
 class Dedicated final : public Schedule {
  public:
   Dedicated(const ScheduleRequest& requested, const ScheduleRequest& effective)
-      : Schedule(to_string(effective), requested, effective), team_(std::make_unique<Team>(effective.threads - 1)) {}
+      : Schedule(to_string(effective), requested, effective), team_(team_of_process(effective.threads - 1)) {}
   ~Dedicated() override {
-    if (!in_its_process()) (void)team_.release();  // there is nobody to join
+    if (!in_its_process()) new std::shared_ptr<Team>(std::move(team_));  // never ended: there is nobody to join
   }
 
  protected:
@@ -112,8 +139,7 @@ class Dedicated final : public Schedule {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return false;
     if (team_ == nullptr) throw_closed();
-    team_->run(region);
-    return true;
+    return team_->run(region);
   }
   void end_threads() override {
     if (!in_its_process()) return;
@@ -123,7 +149,7 @@ class Dedicated final : public Schedule {
 
  private:
   std::mutex mutex_;
-  std::unique_ptr<Team> team_;
+  std::shared_ptr<Team> team_;
 };
 
 }  // namespace

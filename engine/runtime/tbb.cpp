@@ -49,12 +49,16 @@ class TbbPool {
     std::shared_ptr<Lane> lane = take();
     lane->queue.open(region);
     // Helpers that an earlier region left behind are as good as new ones.
-    for (int64_t have = lane->helpers.load(); have < region.tasks() - 1; ++have) {
-      lane->helpers.fetch_add(1);
-      arena_.enqueue([lane] {
-        lane->helpers.fetch_sub(1);
-        lane->queue.help();
-      });
+    // Without memory or a thread for one, who is there does the work: the region is open and must be finished.
+    try {
+      for (int64_t have = lane->helpers.load(); have < region.tasks() - 1; ++have) {
+        arena_.enqueue([lane] {
+          lane->helpers.fetch_sub(1);
+          lane->queue.help();
+        });
+        lane->helpers.fetch_add(1);
+      }
+    } catch (const std::exception&) {
     }
     lane->queue.run_and_finish(region);
     give_back(std::move(lane));

@@ -42,12 +42,19 @@ void set_trace_sink(std::shared_ptr<TraceSink> sink) {
   installed().sink.swap(sink);
 }
 
+// An event for which there is no memory is lost: it must not take the place of what the region itself has thrown.
 void emit(const ScheduleRegion& event) {
-  if (const std::shared_ptr<TraceSink> to = sink()) to->region(event);
+  try {
+    if (const std::shared_ptr<TraceSink> to = sink()) to->region(event);
+  } catch (const std::exception&) {
+  }
 }
 
 void emit(const ScheduleDowngraded& event) {
-  if (const std::shared_ptr<TraceSink> to = sink()) to->downgraded(event);
+  try {
+    if (const std::shared_ptr<TraceSink> to = sink()) to->downgraded(event);
+  } catch (const std::exception&) {
+  }
 }
 
 void RecordingSink::region(const ScheduleRegion& event) {

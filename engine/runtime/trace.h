@@ -30,7 +30,7 @@ struct ScheduleDowngraded {
   std::string_view reason;
 };
 
-// Called by any thread, by several at once. Must not throw.
+// Called by any thread, by several at once. What it throws is dropped with the event.
 class TraceSink {
  public:
   virtual ~TraceSink() = default;

@@ -1,10 +1,11 @@
 // Where the default plan comes from. Figures: one thread of a Granite Rapids VM, AVX-512, cold caches.
 //
-// Register tile: one k-step of an mr x nr tile costs mr * nv fma against nv loads of B and mr broadcasts of A. Fewest
-// loads per fma wins, as each load costs issue slots and power: 9x48 (AVX-512) and 4x24 (AVX2) need 0.44 and 0.58 where
-// 14x32 and 6x16 need 0.57 and 0.67. m=512, n=k=2048, packed: 155 GFLOP/s against 142, and 97 against 94 with AVX2. For
-// few rows the tile has exactly as many rows as there are, and enough vectors side by side to cover the latency of fma
-// (4 cycles x 2 pipes = 8 chains) and to give the memory several streams.
+// Register tile: one k-step of an mr x nr tile costs mr * nv fma against nv loads of B and mr broadcasts of A. Few
+// loads per fma win, as each load costs issue slots and power: 9x48 (AVX-512) and 4x24 (AVX2) need 0.44 and 0.58 where
+// 14x32 and 6x16 need 0.57 and 0.67; 6x64 needs 0.42, but more of B (step_cycles below). m=512, n=k=2048, packed: 155
+// GFLOP/s against 142, and 97 against 94 with AVX2. For few rows the tile has exactly as many rows as there are, and
+// enough vectors side by side to cover the latency of fma (4 cycles x 2 pipes = 8 chains) and to give the memory
+// several streams.
 //
 // Blocks: one panel of B (kc x nr) stays in L2 and serves all rows of the task, announced 8 k-steps ahead on its way to
 // L1; the rows of A stream past it, at 6 GB/s when k is deep. kc is all of k where a panel leaves room in L2: partial
@@ -157,7 +158,8 @@ void share_out(const MatmulProblem& problem, TransformProgram& p, const Blocking
   const int64_t wanted = ceil_div(packs ? 2 * target.threads : kTasksPerThread * target.threads, problem.batch);
   p.nc = std::min(p.nc, round_up(ceil_div(n, wanted), p.nr));
   const int64_t columns = ceil_div(n, p.nc);
-  if (columns >= wanted || (!packs && columns * problem.batch % target.threads == 0)) return;
+  const bool even = n % p.nc == 0 && columns * problem.batch % target.threads == 0;
+  if (columns >= wanted || (!packs && even)) return;
   // Whoever packs does it once per block of rows, so only where threads would idle.
   const int64_t row_blocks = packs ? ceil_div(wanted, columns) : target.threads;
   p.mc = std::min(p.mc, round_up(ceil_div(m, row_blocks), p.mr));

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/matmul/lower_internal.h"
 
@@ -374,17 +375,20 @@ class MatmulLowering {
   void k_loop(const Block& block, const Tile& tile, const Affine& rows, const Affine& k, const Affine& depth) {
     if (t_.pack_b == PackB::kNone && p_.b != BLayout::kPacked) tail_mask(tile);
     const int ku = t_.unroll_k;
-    const Affine row_tile = t_.prefetch_next ? b_.let_floor_div("rt", tile.row_in_block, t_.mr) : Affine(0);
+    const std::optional<NextPanels> next = t_.prefetch_next ? std::optional(next_panels(block, tile, k)) : std::nullopt;
     auto step = [&](Affine kk) { k_step(block, tile, rows, k, kk); };
     if (ku == 1) {
-      b_.serial("k", 0, depth, 1, [&](Affine kk) { step(kk), prefetch_next_panels(block, tile, row_tile, k, kk); });
+      b_.serial("k", 0, depth, 1, [&](Affine kk) {
+        step(kk);
+        if (next) announce(*next, kk);
+      });
       return;
     }
     const Affine whole =
         depth.is_constant() ? Affine(depth.constant() / ku * ku) : b_.let_floor_div("kq", depth, ku) * ku;
     b_.serial("k", 0, whole, ku, [&](Affine kk) {
       b_.unroll("u", 0, ku, 1, [&](Affine u) { step(kk + u); });
-      prefetch_next_panels(block, tile, row_tile, k, kk);
+      if (next) announce(*next, kk);
     });
     if (depth.is_constant() && whole == depth) return;
     b_.serial("k", whole, depth, 1, step);
@@ -433,19 +437,37 @@ class MatmulLowering {
     b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b, v), 0);
   }
 
-  // The panels that the block loops come to next, for `unroll_k` steps from kk. All row tiles of a block pass over the
-  // same panels, so each of them announces its share of the next ones: a run of k in each panel.
-  void prefetch_next_panels(const Block& block, const Tile& tile, const Affine& row_tile, const Affine& k,
-                            const Affine& kk) {
-    if (!t_.prefetch_next) return;
-    const int64_t share = ceil_div(t_.panel, t_.mc / t_.mr);  // elements of a panel per k-step
-    const bool by_panels = t_.order == TileOrder::kJi && block_tiles() > 1;
-    const Affine next_tile = block.tile + tile.tile_in_block + (by_panels ? 1 : t_.kc < p_.k ? 0 : block_tiles());
-    const Affine next_k = by_panels || t_.kc >= p_.k ? k : k + t_.kc;
+  // Where the panels lie that the block loops come to after those of this tile, as far as prefetch_next announces them.
+  struct NextPanels {
+    Affine first;   // panel
+    Affine k;       // first k
+    Affine offset;  // elements into each panel at which this tile's share begins
+    int64_t share;  // elements of each panel a k-step
+  };
+
+  NextPanels next_panels(const Block& block, const Tile& tile, const Affine& k) {
+    const int64_t per_tile = t_.nr / t_.panel;
+    const bool tile_by_tile = t_.order == TileOrder::kJi && block_tiles() > 1;
+    Affine next_tile = block.tile + tile.tile_in_block + (tile_by_tile ? 1 : block_tiles());
+    Affine next_k = k;
+    // Where the loop over k is the inner one, the same panels come next, further down, and other ones after the last.
+    if (!tile_by_tile && t_.kc < p_.k && t_.parallel != ParallelDim::kM) {
+      const int64_t passes_end = round_up(p_.k, t_.kc);
+      const Affine last = b_.let_floor_div("kl", k + t_.kc, passes_end);
+      next_tile = block.tile + tile.tile_in_block + last * block_tiles();
+      next_k = k + t_.kc - last * passes_end;
+    }
+    const int64_t share = ceil_div(t_.panel, t_.mc / t_.mr);
+    const Affine row_tile = b_.let_floor_div("rt", tile.row_in_block, t_.mr);
+    return {next_tile * per_tile, next_k, row_tile * (t_.kc * share), share};
+  }
+
+  // Hints for `unroll_k` steps from kk. All row tiles of a block pass over the same panels, so each of them announces
+  // its share of the next ones: a run of k in each panel.
+  void announce(const NextPanels& next, const Affine& kk) {
     for (int64_t q = 0; q < t_.nr / t_.panel; ++q) {
-      for (int64_t c = 0; c < t_.unroll_k * share; c += kLineBytes / 4)
-        b_.prefetch(at(bm_, {next_tile * (t_.nr / t_.panel) + q, next_k, row_tile * (t_.kc * share) + kk * share + c}),
-                    1);
+      for (int64_t c = 0; c < t_.unroll_k * next.share; c += kLineBytes / 4)
+        b_.prefetch(at(bm_, {next.first + q, next.k, next.offset + kk * next.share + c}), 1);
     }
   }
 

@@ -82,6 +82,7 @@ class StepReader {
     HONE_ASSIGN_OR_RETURN(const Step* step, next(name, 1));
     int value = 0;
     HONE_RETURN_IF_ERROR(integer(*step, 0, 1, &value));
+    if (value != 1) return parse_error(text_, step->column, fmt::format("{} takes 1, or is left out", name));
     *on = true;
     return {};
   }
@@ -243,8 +244,10 @@ TransformProgram canonical(const MatmulProblem& problem, TransformProgram p) {
   const int64_t n = std::max<int64_t>(problem.n, 1);
   if (p.kc > k) p.kc = k;
   if (p.nc > round_up(n, p.nr)) p.nc = round_up(n, p.nr);
-  if (problem.b != BLayout::kPacked) p.panel = p.nr;
-  if (problem.b != BLayout::kPacked) p.prefetch_next = false;
+  if (problem.b != BLayout::kPacked) {
+    p.panel = p.nr;
+    p.prefetch_next = false;
+  }
   if (p.kc >= k && (problem.alpha != 1 || problem.beta != 0 || !problem.epilogue.empty())) p.prefetch_c = false;
   return p;
 }
@@ -264,9 +267,11 @@ TransformProgram lowering_identity(const MatmulProblem& problem, const Transform
   if (!has_sum || (whole_k && has_post)) p.prefetch_c = false;
   // One tile of columns: nothing to order, except which tile comes next.
   if (problem.n > 0 && problem.n < p.nr && !p.prefetch_c) p.order = unread.order;
-  // One block of columns: rows alone are parallel, and only the order of the two packings tells m from mn.
+  // One block of columns: rows alone are parallel, and little tells m from mn: the order of the two packings.
   const bool packs_both = p.pack_a != PackA::kNone && p.pack_b == PackB::kBlock;
-  if (p.nc >= problem.n && p.parallel == ParallelDim::kM && !packs_both) p.parallel = ParallelDim::kMn;
+  // What is announced beyond the block depends on which loop is the inner one.
+  const bool announces = p.prefetch_next && !whole_k && (p.order == TileOrder::kIj || p.nc == p.nr);
+  if (p.nc >= problem.n && p.parallel == ParallelDim::kM && !packs_both && !announces) p.parallel = ParallelDim::kMn;
   return p;
 }
 

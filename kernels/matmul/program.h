@@ -49,8 +49,8 @@ struct TransformProgram {
   int64_t panel = 8;   // width of panels packed beforehand (b=packed), divides nr
   int unroll_k = 1;    // KU
   int prefetch_b = 0;  // k-steps ahead within the panel; 0: none
-  // The panels of B that come next, from memory into L2, each line once: every register tile of rows announces its
-  // share of them. Of panels packed beforehand only.
+  // The panels of B that come next, from memory into L2: every register tile of rows announces its share of them. Of
+  // panels packed beforehand only.
   bool prefetch_next = false;
   bool prefetch_c = false;  // C of the next register tile, at the start of each
   ParallelDim parallel = ParallelDim::kMn;

@@ -174,7 +174,8 @@ Result<autotune::CeilingProbe> probe_for(const matmul::MatmulProblem& problem, c
   ceilings.level = warm ? level_of(problem, caches, threads) : Level::kMemory;
   // Not less than half of the L2 of each thread: a shorter window would time the opening of a region.
   const int64_t bytes = std::max(static_cast<int64_t>(bytes_of(problem)), caches.l2 / 2 * threads);
-  return autotune::CeilingProbe::create(s.machine, threads, ceilings.level == Level::kMemory ? 0 : bytes);
+  return autotune::CeilingProbe::create(s.machine, s.regions.at(threads).schedule.kind, threads,
+                                        ceilings.level == Level::kMemory ? 0 : bytes);
 }
 
 Result<Ceilings> run_rounds(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,

@@ -42,8 +42,8 @@ constexpr int64_t kRegionsKeepFor = int64_t{30} * 86'400;
 constexpr int kCeilingWindows = 25;  // about 5 ms
 
 // The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
-double ceiling_now(const Machine& machine, int threads) {
-  Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, threads);
+double ceiling_now(const Machine& machine, runtime::ScheduleKind kind, int threads) {
+  Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, kind, threads);
   if (!probe.ok()) return 0;
   std::vector<double> windows;
   for (int i = 0; i < kCeilingWindows; ++i) windows.push_back(probe->gflops());
@@ -204,7 +204,8 @@ class TuneCommand {
     if (!is_decided(row.report) && row.report.not_stored.empty() && !row.report.interrupted)
       note(
           fmt::format("{}: too few rounds for a decision within the budget; the samples are kept", row.report.problem));
-    if (row.report.winner.ns > 0) row.ceiling_gflops = ceiling_now(s_.machine, row.report.winner.threads);
+    if (row.report.winner.ns > 0)
+      row.ceiling_gflops = ceiling_now(s_.machine, s_.options.schedule, row.report.winner.threads);
     if (exhaustive_ && row.report.winner.ns > 0 && !interrupted()) measure_all(problem, &row);
     finish(std::move(row));
   }

@@ -16,10 +16,16 @@ TEST(CpuList, FirstSiblingsComeFirst) {
 TEST(CpuList, ThisProcessHasCpus) { EXPECT_FALSE(usable_cpu_list().empty()); }
 
 // Wherever the caller goes, no worker is there, and no two are on one CPU.
+Seats seated(const std::vector<int>& cpus, int workers, int caller) {
+  Seats seats(cpus);
+  for (int i = 0; i < workers; ++i) seats.add(caller);
+  return seats;
+}
+
 TEST(Seats, MakeWayForTheCaller) {
   const std::vector<int> cpus = {4, 6, 5, 9};
   for (int workers : {1, 2, 3}) {
-    Seats seats(cpus, workers, 6);
+    Seats seats = seated(cpus, workers, 6);
     for (int caller : {6, 4, 4, 9, 5, 6, 9, 4, 70, -1, 5}) {
       const int moved = seats.make_way(caller);
       EXPECT_LT(moved, workers);
@@ -31,11 +37,11 @@ TEST(Seats, MakeWayForTheCaller) {
 }
 
 TEST(Seats, WithoutEnoughCpusSomeStand) {
-  Seats seats({3}, 2, 0);
+  Seats seats = seated({3}, 2, 0);
   EXPECT_EQ(seats.cpu(0), 3);
   EXPECT_EQ(seats.cpu(1), -1);
   EXPECT_EQ(seats.make_way(3), -1) << "there is no other CPU";
-  EXPECT_EQ(Seats({}, 1, 0).cpu(0), -1);
+  EXPECT_EQ(seated({}, 1, 0).cpu(0), -1);
 }
 
 }  // namespace

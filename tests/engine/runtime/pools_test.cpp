@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -321,6 +322,29 @@ TEST_P(Dedicated, WorkersSitOnCpusOfTheirOwnAndTheCallerIsLeftAlone) {
   EXPECT_EQ(std::set<int>(seats.begin(), seats.end()).size(), seats.size());
   ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+// Teams of their own would spin on each other's CPUs. Making and ending many also passes the moments at which a worker
+// might miss that it is to leave.
+TEST_P(Dedicated, SchedulesShareOneTeam) {
+  auto threads_now = [] {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("Threads:")) return std::stoi(line.substr(8));
+    return -1;
+  };
+  const int before = threads_now();
+  {
+    const std::unique_ptr<Schedule> one = make_schedule({ScheduleKind::kDedicated, 2}).value();
+    const std::unique_ptr<Schedule> two = make_schedule({ScheduleKind::kDedicated, 2}).value();
+    EXPECT_EQ(threads_now(), before + 1);
+    one->close();
+    std::atomic<int> ranges{0};
+    two->for_range({"x", ""}, 2, 1, [&](int64_t begin, int64_t end) { ranges += static_cast<int>(end - begin); });
+    EXPECT_EQ(ranges, 2) << "closing one leaves the other its threads";
+  }
+  EXPECT_EQ(threads_now(), before);
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(make_schedule({ScheduleKind::kDedicated, 2}).ok());
 }
 
 TEST_P(Dedicated, AnIdleTeamBurnsNothing) {
