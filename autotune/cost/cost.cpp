@@ -73,8 +73,8 @@ constexpr double kManyStreams = 12;
 // m=1, n=k=2048 on Granite Rapids: 48 rows as fast as 16, 64 rows 1.3 times, 96 and more 1.65 times as long.
 constexpr double kMostRowStreams = 48;
 constexpr double kTooManyRowsFactor = 0.65;
-// The next panel announced (all of it by every tile, then) waits in L2 while the current one is used: m=1, kc=2048 took 1.08, 1.24, 1.5
-// and 1.66 times as long with panels of 128 KiB, 512 KiB, 1 and 2 MiB in an L2 of 2 MiB.
+// The next panel announced (all of it by every tile, then) waits in L2 while the current one is used: m=1, kc=2048
+// took 1.08, 1.24, 1.5 and 1.66 times as long with panels of 128 KiB, 512 KiB, 1 and 2 MiB in an L2 of 2 MiB.
 constexpr double kCrowdedFactor = 0.6;
 // Of the memory time that the first pass over B cannot hide.
 constexpr double kExposedDram = 0.35;
