@@ -53,12 +53,14 @@ class Team {
 
   // Has at least so many workers from now on. Throws std::system_error when one cannot be started.
   void grow(int workers) {
+    if (size_.load() >= workers) return;
     const std::lock_guard lock(mutex_);
     while (static_cast<int>(threads_.size()) < workers) {
       threads_.reserve(threads_.size() + 1);
       threads_.emplace_back([this] { work(); });
       seats_.add(sched_getcpu());
       pin(static_cast<int>(threads_.size()) - 1);
+      size_.store(static_cast<int>(threads_.size()));
     }
   }
 
@@ -102,6 +104,7 @@ class Team {
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<bool> leave_{false};
   std::mutex mutex_;  // of who has the team, or makes it grow
+  std::atomic<int> size_{0};
   Seats seats_;
   std::vector<std::thread> threads_;
 };
@@ -115,6 +118,12 @@ std::shared_ptr<Team> team_of_process(int workers) {
     uint32_t process = 0;
   };
   static Known* known = new Known;  // a schedule may be made while the process exits
+  // A region may be the team's own, which cannot grow until that is over.
+  if (in_region()) {
+    auto separate = std::make_shared<Team>();
+    separate->grow(workers);
+    return separate;
+  }
   const std::lock_guard lock(known->mutex);
   std::shared_ptr<Team> team = known->process == process_number() ? known->team.lock() : nullptr;
   if (team == nullptr) {

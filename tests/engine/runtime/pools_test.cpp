@@ -344,6 +344,14 @@ TEST_P(Dedicated, SchedulesShareOneTeam) {
     EXPECT_EQ(ranges, 2) << "closing one leaves the other its threads";
   }
   EXPECT_EQ(threads_now(), before);
+  {
+    const std::unique_ptr<Schedule> outer = make_schedule({ScheduleKind::kDedicated, 2}).value();
+    std::atomic<int> made{0};
+    outer->for_range({"x", ""}, 2, 1, [&](int64_t, int64_t) {
+      made += make_schedule({ScheduleKind::kDedicated, 2}).ok() ? 1 : 0;
+    });
+    EXPECT_EQ(made, 2) << "from inside a region";
+  }
   for (int i = 0; i < 300; ++i) ASSERT_TRUE(make_schedule({ScheduleKind::kDedicated, 2}).ok());
 }
 
