@@ -146,7 +146,7 @@ struct ScheduleChoice {
   BuildLabel build;
   int threads = 0;
   std::string schedule;              // of the kinds measured; a name, as db knows none
-  int64_t min_work = 0;              // multiply-adds from which a matmul is faster with a region
+  int64_t min_work = 0;              // from which a matmul is faster with a region (matmul::region_work); 0: not found
   std::vector<ForkJoin> fork_joins;  // of each kind, ordered by its name
   int64_t measured_at = 0;           // unix seconds; 0: now
 };

@@ -11,14 +11,16 @@ Status SqliteStore::save_schedule(const ScheduleChoice& choice) {
   if (dated.measured_at == 0) dated.measured_at = unix_now();
   if (const Status s = check(dated); !s.ok()) return invalid_argument("schedule: " + s.message());
   return write([&]() -> Status {
-    const int64_t machine = machine_id(dated.machine), build = build_id(dated.build);
+    // By engine, as readers do: they ask for no build's code generators.
+    const int64_t machine = machine_id(dated.machine);
     for (const char* sql : {"DELETE FROM fork_joins WHERE schedule_id IN (SELECT id FROM schedules WHERE machine_id = "
-                            ":machine AND build_id = :build AND threads = :threads AND measured_at = :measured_at)",
-                            "DELETE FROM schedules WHERE machine_id = :machine AND build_id = :build AND threads = "
-                            ":threads AND measured_at = :measured_at"}) {
+                            ":machine AND build_id IN (SELECT id FROM builds WHERE engine = :engine) AND threads = "
+                            ":threads AND measured_at >= :measured_at)",
+                            "DELETE FROM schedules WHERE machine_id = :machine AND build_id IN (SELECT id FROM builds "
+                            "WHERE engine = :engine) AND threads = :threads AND measured_at >= :measured_at"}) {
       connection_->query(sql)
           .bind(":machine", machine)
-          .bind(":build", build)
+          .bind(":engine", dated.build.engine)
           .bind(":threads", int64_t{dated.threads})
           .bind(":measured_at", dated.measured_at)
           .run();

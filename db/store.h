@@ -75,7 +75,7 @@ class Store {
   virtual Result<std::optional<Ranker>> newest_ranker(const std::string& machine_key, const std::string& features) = 0;
 
   // ---- schedules ----
-  // In place of one of the same machine, build, threads and second.
+  // In place of those of the same machine, engine and threads from this second or later: the past has no such.
   virtual Status save_schedule(const ScheduleChoice&) = 0;
   // Newest first, of all machines.
   virtual Result<std::vector<ScheduleChoice>> schedules() = 0;

@@ -64,6 +64,7 @@ Status load_database(const EngineOptions& options, Engine::State& state, std::ve
 void set_schedule(const plan::RegionPolicy& policy, Engine::State& state) {
   state.schedules.set_kind(policy.schedule.kind);
   state.target.min_work = policy.min_work;
+  state.target.overruled = policy.overruled;
   state.info.min_work = policy.min_work;
   state.info.schedule_requested = to_string(policy.schedule);
   state.info.schedule = to_string(runtime::effective_schedule(policy.schedule));

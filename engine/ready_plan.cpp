@@ -75,7 +75,7 @@ void log_plan(const ReadyPlan& ready) {
 
 runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
   if (schedule == nullptr || (measured && call.m == problem.m)) return schedule;
-  return matmul::region_work(call) < min_work ? nullptr : schedule;
+  return matmul::region_pays(call, min_work) ? schedule : nullptr;
 }
 
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {
@@ -121,8 +121,8 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
     }
   }
   HONE_ASSIGN_OR_RETURN(ready->schedule, state.schedules.get(ready->plan.threads));
-  ready->min_work = static_cast<double>(state.target.min_work.value_or(0));
-  ready->measured = ready->plan.reason == plan::Reason::kExact;
+  ready->min_work = state.target.min_work;
+  ready->measured = plan::measured_as_it_runs(ready->plan, state.target);
   log_plan(*ready);
   return ready;
 }

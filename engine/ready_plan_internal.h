@@ -20,8 +20,8 @@ struct ReadyPlan {
   plan::KernelCache::Handle executable;  // null: the precompiled kernel runs
   jit::WorkspacePool* workspaces = nullptr;
   runtime::Schedule* schedule = nullptr;  // null: inline on the caller
-  double min_work = 0;                    // what is less stays on the caller
-  bool measured = false;                  // with these threads, for the problem itself: whatever min_work says
+  std::optional<int64_t> min_work;        // see matmul::region_pays
+  bool measured = false;                  // plan::measured_as_it_runs: whatever min_work says
 
   // Computes C for the problem with the m of this call, whose operands have been checked. Error: resource_exhausted.
   Status run(const matmul::MatmulProblem& call, const matmul::MatmulOperands& operands,

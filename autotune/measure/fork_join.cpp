@@ -25,23 +25,25 @@ constexpr int64_t kPauseNs = 1'000'000;
 constexpr int kWarmUp = 3, kBusyRegions = 50, kPausedRegions = 4;
 // Below it the interval of choose_schedule() has no end.
 constexpr size_t kFewestRounds = 8;
-// A range does not wait for ever: where threads are more than CPUs, the others come when the kernel lets them.
+// A region does not wait for ever: a thread whose CPU is taken comes when the kernel lets it.
 constexpr int64_t kLatestNs = 20'000'000;
 constexpr int kSpinsBeforeYield = 2'000;
+constexpr double kMostOverdraft = 10;  // of the time that was asked for
 
 void busy_until(Clock& clock, int64_t end) {
   while (clock.now_ns() < end) {
   }
 }
 
+// One moment for all ranges: were it counted from each one's arrival, a helper with many of them would wait for each.
 struct Meeting {
   Clock& clock;
   const int threads;
+  const int64_t latest;
   std::atomic<int> arrived{0};
 
   void take_part() {
     arrived.fetch_add(1);
-    const int64_t latest = clock.now_ns() + kLatestNs;
     for (int spins = 0; arrived.load(std::memory_order_acquire) < threads; ++spins) {
       if (spins < kSpinsBeforeYield) continue;
       std::this_thread::yield();
@@ -52,22 +54,40 @@ struct Meeting {
 };
 
 double latency_ns(Schedule& schedule, Clock& clock) {
-  Meeting meeting{clock, schedule.parallelism()};
   const int64_t begin = clock.now_ns();
+  Meeting meeting{clock, schedule.parallelism(), begin + kLatestNs};
   schedule.for_each({"fork_join", ""}, meeting.threads, 1, [&](int64_t) { meeting.take_part(); });
   return static_cast<double>(std::max<int64_t>(clock.now_ns() - begin - kWorkNs, 0));
 }
 
-void one_turn(Schedule& schedule, Clock& clock, ForkJoinSamples& samples) {
+// When measuring is over, whatever is under way.
+struct Limit {
+  Clock& clock;
+  const int64_t end;
+  const std::atomic<bool>* stop;
+
+  bool interrupted() const { return stop != nullptr && stop->load(); }
+  bool passed() const { return interrupted() || clock.now_ns() > end; }
+};
+
+// False, and nothing is added, when the limit was passed before it was through.
+bool one_turn(Schedule& schedule, const Limit& limit, ForkJoinSamples& samples) {
+  Clock& clock = limit.clock;
+  std::vector<double> busy, paused;
   busy_until(clock, clock.now_ns() + kPauseNs);
-  for (int i = 0; i < kWarmUp; ++i) latency_ns(schedule, clock);
-  std::vector<double>& busy = samples.busy.emplace_back();
-  for (int i = 0; i < kBusyRegions; ++i) busy.push_back(latency_ns(schedule, clock));
-  std::vector<double>& paused = samples.paused.emplace_back();
+  for (int i = 0; i < kWarmUp + kBusyRegions; ++i) {
+    if (limit.passed()) return false;
+    const double ns = latency_ns(schedule, clock);
+    if (i >= kWarmUp) busy.push_back(ns);
+  }
   for (int i = 0; i < kPausedRegions; ++i) {
+    if (limit.passed()) return false;
     busy_until(clock, clock.now_ns() + kPauseNs);
     paused.push_back(latency_ns(schedule, clock));
   }
+  samples.busy.push_back(std::move(busy));
+  samples.paused.push_back(std::move(paused));
+  return true;
 }
 
 std::vector<double> all_of(const std::vector<std::vector<double>>& rounds) {
@@ -92,7 +112,8 @@ Interval gain(const std::vector<std::vector<double>>& a, const std::vector<std::
 
 }  // namespace
 
-Result<std::vector<ForkJoinSamples>> measure_fork_join(int threads, double seconds, uint64_t seed, Clock& clock) {
+Result<std::vector<ForkJoinSamples>> measure_fork_join(int threads, double seconds, uint64_t seed, Clock& clock,
+                                                       const std::atomic<bool>* stop) {
   std::vector<std::unique_ptr<Schedule>> schedules;
   std::vector<ForkJoinSamples> samples;
   for (const ScheduleKind kind : {ScheduleKind::kDedicated, ScheduleKind::kTbb}) {
@@ -101,17 +122,25 @@ Result<std::vector<ForkJoinSamples>> measure_fork_join(int threads, double secon
     samples.push_back({.kind = kind, .busy = {}, .paused = {}});
     schedules.push_back(std::move(schedule));
   }
+  if (samples.empty()) return unavailable(fmt::format("no kind of schedule has {} threads here", threads));
   std::mt19937_64 random(seed);
   std::vector<size_t> order(samples.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const int64_t begin = clock.now_ns();
-  auto elapsed = [&] { return static_cast<double>(clock.now_ns() - begin) * 1e-9; };
-  for (size_t round = 0; round < kFewestRounds || elapsed() < seconds; ++round) {
+  const Limit limit{clock, begin + static_cast<int64_t>(kMostOverdraft * seconds * 1e9), stop};
+  auto round = [&] {
     std::shuffle(order.begin(), order.end(), random);
-    for (const size_t i : order) one_turn(*schedules[i], clock, samples[i]);
-    if (elapsed() > 10 * seconds) break;
-  }
-  if (samples.empty()) return unavailable(fmt::format("no kind of schedule has {} threads here", threads));
+    return std::all_of(order.begin(), order.end(),
+                       [&](size_t i) { return one_turn(*schedules[i], limit, samples[i]); });
+  };
+  for (size_t rounds = 0; rounds < kFewestRounds || static_cast<double>(clock.now_ns() - begin) * 1e-9 < seconds;
+       ++rounds)
+    if (!round()) break;
+  if (limit.interrupted()) return unavailable("interrupted");
+  std::erase_if(samples, [](const ForkJoinSamples& kind) { return kind.busy.empty(); });
+  if (samples.empty())
+    return unavailable(fmt::format("no region of {} threads could be timed within {:.2g} s: the machine is busy",
+                                   threads, kMostOverdraft * seconds));
   return samples;
 }
 

@@ -9,6 +9,7 @@
 // caller is busy elsewhere for longer than anybody spins, so that no helper of the one before is awake.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,9 +28,11 @@ struct ForkJoinSamples {
   std::vector<std::vector<double>> paused;  // after the caller was busy elsewhere
 };
 
-// Of every kind that this process really gets for `threads` (at least 2), in about `seconds`. Error: unavailable when
-// none could be timed within ten times that.
-Result<std::vector<ForkJoinSamples>> measure_fork_join(int threads, double seconds, uint64_t seed, Clock& clock);
+// Of every kind that this process really gets for `threads` (at least 2, and not more than CPUs: such a region lasts
+// until the kernel has let everybody run), in about `seconds`. Ends with the region under way when `stop` is set or ten
+// times that has passed. Error: unavailable when it was stopped, or none could be timed by then.
+Result<std::vector<ForkJoinSamples>> measure_fork_join(int threads, double seconds, uint64_t seed, Clock& clock,
+                                                       const std::atomic<bool>* stop = nullptr);
 
 db::ForkJoin fork_join_figures(const ForkJoinSamples& samples);
 

@@ -26,7 +26,7 @@ struct Meeting {
 
 void gather(runtime::Schedule& schedule) {
   Meeting meeting{.wanted = schedule.parallelism(), .end = Clock::now() + std::chrono::milliseconds(20)};
-  schedule.for_range({"gather", "tune"}, meeting.wanted, 1, {Meeting::come, &meeting});
+  schedule.for_range({.op = "gather", .node = "wake threads"}, meeting.wanted, 1, {Meeting::come, &meeting});
 }
 
 }  // namespace hone::autotune

@@ -27,7 +27,7 @@ struct Problem {
   matmul::TransformProgram program;
 };
 
-Problem rung_problem(const Machine& machine, Isa isa, int threads, int rung) {
+Problem rung_of(const Machine& machine, Isa isa, int threads, int rung) {
   const BlockingCaches caches = blocking_caches(machine);
   const matmul::MatmulProblem square{.m = 64, .n = 64, .k = 64, .epilogue = {}};
   Problem p{.problem = {.epilogue = {}},
@@ -54,7 +54,7 @@ Result<std::string> generator_for(Isa isa) {
 }
 
 Result<Rung> measure_rung(const Problem& p, const std::string& codegen, const runtime::ScheduleRequest& schedule,
-                          double seconds, std::mt19937_64& random, Clock& clock) {
+                          double seconds, std::mt19937_64& random, Clock& clock, const std::atomic<bool>* stop) {
   const std::vector<Candidate> ways = {{p.program, codegen, 1}, {p.program, codegen, schedule.threads}};
   const RacerOptions options{.cache = CacheMode::kWarm, .seed = random(), .peak = {}, .schedule = schedule.kind};
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<MatmulRacer> racer, MatmulRacer::create(p.problem, ways, clock, options));
@@ -65,13 +65,14 @@ Result<Rung> measure_rung(const Problem& p, const std::string& codegen, const ru
   std::array<int, 2> arms = {0, 1};
   const int64_t end = clock.now_ns() + static_cast<int64_t>(seconds * 1e9);
   for (int round = 0; round < kMostRounds && (round < 9 || clock.now_ns() < end); ++round) {
+    if (stop != nullptr && stop->load()) return unavailable("interrupted");
     std::shuffle(arms.begin(), arms.end(), random);
     const std::vector<Timing> timings = racer->round(arms);
     if (timings[0].ns <= 0 || timings[1].ns <= 0) continue;
     const double log_ratio = std::log(static_cast<double>(timings[0].ns) / static_cast<double>(timings[1].ns));
     gains.push_back(arms[0] == 0 ? log_ratio : -log_ratio);
   }
-  return Rung{.work = p.problem.flops() / 2, .gain = order_interval(gains, 0.025)};
+  return Rung{.work = matmul::region_work(p.problem), .gain = order_interval(gains, 0.025)};
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ bool is_decided(std::span<const Rung> rungs) {
   return rungs.size() >= 2 && is_won(rungs[rungs.size() - 1]) && is_won(rungs[rungs.size() - 2]);
 }
 
-int64_t min_work(std::span<const Rung> rungs) {
+std::optional<int64_t> min_work(std::span<const Rung> rungs) {
   for (size_t i = 0; i + 1 < rungs.size(); ++i) {
     if (!is_won(rungs[i]) || !is_won(rungs[i + 1])) continue;
     if (i == 0 || rungs[i - 1].gain.mid >= 0) return std::llround(rungs[i].work);
@@ -90,21 +91,25 @@ int64_t min_work(std::span<const Rung> rungs) {
     const double part = -lost.gain.mid / (won.gain.mid - lost.gain.mid);
     return std::llround(lost.work * std::pow(won.work / lost.work, part));
   }
-  return rungs.empty() ? 0 : std::llround(2 * rungs.back().work);
+  return {};
 }
 
-Result<int64_t> measure_min_work(const Machine& machine, const runtime::ScheduleRequest& schedule, double seconds,
-                                 uint64_t seed, Clock& clock) {
+matmul::MatmulProblem rung_problem(const Machine& machine, Isa isa, int threads, int rung) {
+  return rung_of(machine, isa, threads, rung).problem;
+}
+
+Result<std::vector<Rung>> climb(const Machine& machine, const runtime::ScheduleRequest& schedule, double seconds,
+                                uint64_t seed, Clock& clock, const std::atomic<bool>* stop) {
   HONE_ASSIGN_OR_RETURN(const Isa isa, machine.best_isa());
   HONE_ASSIGN_OR_RETURN(const std::string codegen, generator_for(isa));
   std::mt19937_64 random(seed);
   std::vector<Rung> rungs;
   while (rungs.size() < kRungs && !is_decided(rungs)) {
-    const Problem p = rung_problem(machine, isa, schedule.threads, static_cast<int>(rungs.size()));
-    HONE_ASSIGN_OR_RETURN(const Rung rung, measure_rung(p, codegen, schedule, seconds / kRungs, random, clock));
+    const Problem p = rung_of(machine, isa, schedule.threads, static_cast<int>(rungs.size()));
+    HONE_ASSIGN_OR_RETURN(const Rung rung, measure_rung(p, codegen, schedule, seconds / kRungs, random, clock, stop));
     rungs.push_back(rung);
   }
-  return min_work(rungs);
+  return rungs;
 }
 
 }  // namespace hone::autotune

@@ -35,11 +35,14 @@ RegionPolicy region_policy(const std::vector<db::ScheduleChoice>& stored, const 
     if (choice.threads != threads || !kind.ok() || *kind == ScheduleKind::kSequential) continue;
     policy.schedule.kind = *kind;
     policy.source = "measured";
-    policy.min_work = choice.min_work;
+    if (choice.min_work > 0) policy.min_work = choice.min_work;
     policy.measured = choice;
     break;
   }
   if (wish.kind) {
+    // From how much work on a region pays differs by kind.
+    policy.overruled = *wish.kind != policy.schedule.kind;
+    if (policy.overruled) policy.min_work.reset();
     policy.schedule.kind = *wish.kind;
     policy.source = wish.source;
   }

@@ -330,4 +330,8 @@ Result<MatmulPlan> resolve(const MatmulProblem& problem, const Target& target, c
   return Resolution(problem, target, constraints).run(decisions);
 }
 
+bool measured_as_it_runs(const MatmulPlan& plan, const Target& target) {
+  return plan.reason == Reason::kExact && !target.overruled;
+}
+
 }  // namespace hone::plan

@@ -37,7 +37,8 @@ struct Target {
   MachineKind kind;
   BlockingCaches caches;
   int threads = 1;                     // at most
-  std::optional<int64_t> min_work;     // from which these pay (RegionPolicy); nullopt: not measured
+  std::optional<int64_t> min_work;     // from which these pay (RegionPolicy); nullopt: not known
+  bool overruled = false;              // regions run on another kind of Schedule than was tuned on (RegionPolicy)
   std::string engine;                  // "hone 0.1.0", as in db::BuildLabel
   std::vector<CodegenLabel> codegens;  // preferred first
 };
@@ -114,5 +115,9 @@ struct MatmulPlan {
 // `constraints` that the target lacks.
 Result<MatmulPlan> resolve(const matmul::MatmulProblem& problem, const Target& target, const Decisions& decisions,
                            const Constraints& constraints = {});
+
+// Whether this very problem was found to be fastest as it will run here: with the plan's threads, on this kind of
+// Schedule. Only then does it need no other reason to open a region.
+bool measured_as_it_runs(const MatmulPlan& plan, const Target& target);
 
 }  // namespace hone::plan

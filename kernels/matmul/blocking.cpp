@@ -237,4 +237,8 @@ int default_threads(const MatmulProblem& problem, int limit, std::optional<int64
   return std::max(1, std::min(limit, static_cast<int>(std::min(work / kWorthThread, 4096.0)) + 1));
 }
 
+bool region_pays(const MatmulProblem& call, std::optional<int64_t> min_work) {
+  return default_threads(call, 2, min_work) > 1;
+}
+
 }  // namespace hone::matmul

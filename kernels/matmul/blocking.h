@@ -26,6 +26,8 @@ double region_work(const MatmulProblem& problem);
 // Threads worth waking for a problem on which nothing was measured, 1..limit. `min_work`: from how much work on `limit`
 // threads are faster than one on this machine, as `hone tune` found; without it a guess that suits none exactly.
 int default_threads(const MatmulProblem& problem, int limit, std::optional<int64_t> min_work = std::nullopt);
+// Whether this call is worth a region of several threads; one that is not stays on the caller.
+bool region_pays(const MatmulProblem& call, std::optional<int64_t> min_work);
 
 // Register tiles worth considering on an ISA: those that fill the register budget from 1 row up, widest first.
 struct RegisterTile {

@@ -42,6 +42,21 @@ TEST(DbSchedule, TheSameSecondAgainReplaces) {
   EXPECT_EQ(rows(*store, "fork_joins"), 1);
 }
 
+TEST(DbSchedule, WhatAWrongClockLeftIsReplaced) {
+  const auto store = must_open(":memory:");
+  ScheduleChoice other_build = schedule_choice(2, 700);
+  other_build.build.codegens = "llvm=19";
+  for (const ScheduleChoice& choice : {schedule_choice(2, 100), other_build, schedule_choice(2, 900),
+                                       schedule_choice(4, 800), schedule_choice(2, 600, "hone other")})
+    ASSERT_TRUE(store->save_schedule(choice).ok());
+  ASSERT_TRUE(store->save_schedule(schedule_choice(2, 200)).ok());
+  std::vector<std::pair<int, int64_t>> left;
+  for (const ScheduleChoice& choice : *store->schedules()) left.emplace_back(choice.threads, choice.measured_at);
+  EXPECT_THAT(left, testing::ElementsAre(std::pair(4, 800), std::pair(2, 600), std::pair(2, 200), std::pair(2, 100)));
+  EXPECT_EQ(rows(*store, "fork_joins"), 8);
+  EXPECT_THAT(*store->verify(), IsEmpty());
+}
+
 TEST(DbSchedule, RefusesWhatCannotHaveBeenMeasured) {
   const auto store = must_open(":memory:");
   auto refused = [&](auto change, const std::string& why) {

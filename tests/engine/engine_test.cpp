@@ -9,6 +9,7 @@
 #include "engine/base/machine.h"
 #include "engine/plan/resolver.h"
 #include "engine/ready_plan_internal.h"
+#include "engine/runtime/trace.h"
 #include "tests/engine/api_util.h"
 
 namespace hone {
@@ -55,6 +56,19 @@ class EngineWithDatabase : public ::testing::Test {
     d.fallback = d.winner;
     d.ns = d.default_ns = 1000;
     ASSERT_TRUE((*db)->add_decision(*run, d).ok());
+  }
+
+  // How regions of 2 threads were found to run best on this machine.
+  void store_schedule(const std::string& kind, int64_t min_work) {
+    const db::ScheduleChoice choice{
+        .machine = {.key = target_.key, .label = machine_to_json(detect_machine().value())},
+        .build = {.engine = target_.engine, .codegens = ""},
+        .threads = 2,
+        .schedule = kind,
+        .min_work = min_work,
+        .fork_joins = {{kind, 1, 2, 3, 4}},
+    };
+    ASSERT_TRUE((*db::open({.path = path_}))->save_schedule(choice).ok());
   }
 
   Engine engine() const { return Engine::create({.database = path_, .threads = 2}).value(); }
@@ -109,15 +123,7 @@ TEST_F(EngineWithDatabase, m13_unbounded_unrolling_is_refused_and_a_legal_progra
 TEST_F(EngineWithDatabase, RunsRegionsAsWasMeasured) {
   const std::string tuned = "matmul:f32:m=16,n=200,k=70";
   store(tuned, program(4, 16), 2);
-  db::ScheduleChoice choice{
-      .machine = {.key = target_.key, .label = machine_to_json(detect_machine().value())},
-      .build = {.engine = target_.engine, .codegens = ""},
-      .threads = 2,
-      .schedule = "dedicated",
-      .min_work = 500'000'000,
-      .fork_joins = {{"dedicated", 1, 2, 3, 4}},
-  };
-  ASSERT_TRUE((*db::open({.path = path_}))->save_schedule(choice).ok());
+  store_schedule("dedicated", 500'000'000);
   const Engine e = engine();
   EXPECT_EQ(e.info().schedule_requested, "dedicated(2)");
   EXPECT_THAT(e.info().schedule, testing::AnyOf("dedicated(2)", "tbb(2)")) << "tbb where there is one CPU";
@@ -142,6 +148,26 @@ TEST_F(EngineWithDatabase, RunsRegionsAsWasMeasured) {
   EXPECT_EQ(one.schedule_source, "EngineOptions::schedule");
 }
 
+// Neither the threshold nor a time with threads says anything of a kind of schedule on which they were not measured.
+TEST_F(EngineWithDatabase, AnotherKindThanWasMeasuredHasToGuess) {
+  store("matmul:f32:m=64,n=200,k=70", program(4, 16), 2);
+  store_schedule("dedicated", 500'000'000);
+  const MatmulSpec spec{.n = 200, .k = 70, .b = Layout::kNn, .expected_m = {64}};
+  auto regions = [&](const std::string& schedule) {
+    const Engine e = Engine::create({.database = path_, .threads = 2, .schedule = schedule}).value();
+    EXPECT_EQ(e.info().min_work.has_value(), schedule != "tbb");
+    EXPECT_EQ(e.prepare(spec)->plan(64)->reason, "exact");
+    auto sink = std::make_shared<runtime::RecordingSink>();
+    runtime::set_trace_sink(sink);
+    check(e, spec, Operands(spec, 64), false);
+    runtime::set_trace_sink(nullptr);
+    return sink->regions().size();
+  };
+  EXPECT_GE(regions("auto"), 1u) << "was measured to be best, whatever the threshold";
+  EXPECT_GE(regions("dedicated"), 1u);
+  EXPECT_EQ(regions("tbb"), 0u) << "896 000 multiply-adds are not worth a wake-up";
+}
+
 // What decides where a call runs: its own work, unless it is what was tuned.
 TEST_F(EngineWithDatabase, SmallCallsOfALargePlanStayOnTheCaller) {
   const std::unique_ptr<runtime::Schedule> threads = runtime::make_schedule({runtime::ScheduleKind::kTbb, 2}).value();
@@ -152,7 +178,11 @@ TEST_F(EngineWithDatabase, SmallCallsOfALargePlanStayOnTheCaller) {
   EXPECT_EQ(ready.schedule_for(call), threads.get());
   call.m = 99;
   EXPECT_EQ(ready.schedule_for(call), nullptr);
-  ready.min_work = 1e12;
+  ready.min_work.reset();
+  EXPECT_EQ(ready.schedule_for(call), nullptr) << "not worth a wake-up, at a guess";
+  call.m = 1000;
+  EXPECT_EQ(ready.schedule_for(call), threads.get());
+  ready.min_work = 1'000'000'000'000;
   ready.measured = true;
   EXPECT_EQ(ready.schedule_for(call), nullptr);
   EXPECT_EQ(ready.schedule_for(ready.problem), threads.get());

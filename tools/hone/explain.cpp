@@ -5,6 +5,7 @@
 #include "engine/plan/resolver.h"
 #include "jit/inspect/disassemble.h"
 #include "kernels/ir/text.h"
+#include "kernels/matmul/blocking.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
 #include "tools/hone/regions.h"
@@ -31,9 +32,27 @@ Json from_json(const plan::Origin& from) {
           {"difference", from.difference}};
 }
 
-Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const plan::RegionPolicy& policy) {
-  const runtime::ScheduleRequest schedule =
-      plan.threads > 1 ? runtime::ScheduleRequest{policy.schedule.kind, plan.threads} : runtime::ScheduleRequest{};
+// What the plans are for, and on what they run.
+struct Where {
+  plan::Target target;
+  plan::RegionPolicy policy;
+};
+
+// Why a call that could have threads has none; "" when it has them, or was tuned without.
+std::string stays_on_caller(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const Where& w) {
+  const bool may = w.target.threads > 1 && (plan.threads > 1 || plan.reason == plan::Reason::kDefault);
+  if (!may || plan::measured_as_it_runs(plan, w.target) || matmul::region_pays(problem, w.target.min_work)) return "";
+  const double work = matmul::region_work(problem);
+  return w.target.min_work
+             ? fmt::format("its work of {:.0f} is below the {} from which a region pays", work, *w.target.min_work)
+             : fmt::format("its work of {:.0f} is too little for a region, at a guess", work);
+}
+
+Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const Where& w) {
+  const std::string on_caller = stays_on_caller(problem, plan, w);
+  runtime::ScheduleRequest schedule;
+  if (plan.threads > 1 && on_caller.empty())
+    schedule = runtime::effective_schedule({w.policy.schedule.kind, plan.threads});
   Json rejected = Json::array();
   for (const plan::Rejection& r : plan.rejected) rejected.push_back({{"program", r.program}, {"why", r.why}});
   return {{"problem", matmul::to_string(problem)},
@@ -42,8 +61,9 @@ Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& p
             {"codegen", plan.codegen},
             {"threads", plan.threads},
             {"schedule", to_string(schedule)},
+            {"on_caller", on_caller.empty() ? Json(nullptr) : Json(on_caller)},
             {"numerics", plan.numerics}}},
-          {"schedule", regions_json(policy)},
+          {"schedule", regions_json(w.policy)},
           {"reason", plan::reason_name(plan.reason)},
           {"from", plan.from ? from_json(*plan.from) : Json(nullptr)},
           {"rejected", rejected}};
@@ -55,6 +75,8 @@ void print_text(const Json& e) {
   print("  plan      {} on {} thread(s), {}, numerics {}\n            {}\n", plan["codegen"].get<std::string>(),
         plan["threads"].dump(), plan["schedule"].get<std::string>(), plan["numerics"].get<std::string>(),
         plan["program"].get<std::string>());
+  if (!plan["on_caller"].is_null())
+    print("  caller    the call stays on it: {}\n", plan["on_caller"].get<std::string>());
   print("  schedule  {}\n", regions_text(e["schedule"], ""));
   if (!e["from"].is_null()) {
     const Json& from = e["from"];
@@ -79,12 +101,6 @@ Status add_code(const matmul::MatmulProblem& problem, const plan::MatmulPlan& pl
   return {};
 }
 
-// What the plans are for, and on what they run.
-struct Where {
-  plan::Target target;
-  plan::RegionPolicy policy;
-};
-
 Result<Where> where(const ExplainArgs& args, db::Store& store) {
   HONE_ASSIGN_OR_RETURN(const Machine machine, described_machine());
   std::vector<jit::CodeGenerator*> generators = jit::compiling_generators();
@@ -100,6 +116,7 @@ Result<Where> where(const ExplainArgs& args, db::Store& store) {
       region_policy_in_force(&store, machine, args.threads > 0 ? args.threads : threads_in_force(machine).threads));
   w.target = plan::make_target(machine, w.policy.schedule.threads, generators, plan::Purpose::kAsk);
   w.target.min_work = w.policy.min_work;
+  w.target.overruled = w.policy.overruled;
   return w;
 }
 
@@ -115,7 +132,7 @@ int run_explain(const ExplainArgs& args) {
   for (const matmul::Shape& shape : *shapes) {
     const Result<plan::MatmulPlan> plan = plan::resolve(shape.problem, w->target, *decisions);
     if (!plan.ok()) return fail(plan.status());
-    Json e = explanation(shape.problem, *plan, w->policy);
+    Json e = explanation(shape.problem, *plan, *w);
     if (Status s = add_code(shape.problem, *plan, args, e); !s.ok()) return fail(s);
     if (args.json || args.output != "text") {
       print("{}\n", dump(e));

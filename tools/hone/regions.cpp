@@ -41,8 +41,12 @@ Json regions_json(const plan::RegionPolicy& policy) {
 }
 
 Json measured_json(const db::ScheduleChoice& choice) {
-  return {{"machine_key", choice.machine.key},  {"build", choice.build.engine}, {"threads", choice.threads},
-          {"schedule", choice.schedule},        {"min_work", choice.min_work},  {"fork_join", fork_joins_json(choice)},
+  return {{"machine_key", choice.machine.key},
+          {"build", choice.build.engine},
+          {"threads", choice.threads},
+          {"schedule", choice.schedule},
+          {"min_work", choice.min_work > 0 ? Json(choice.min_work) : Json(nullptr)},
+          {"fork_join", fork_joins_json(choice)},
           {"measured", utc(choice.measured_at)}};
 }
 
@@ -52,8 +56,12 @@ std::string regions_text(const Json& regions, std::string_view separator) {
   if (requested != effective) text += fmt::format(" instead of {}", requested);
   text += source != "measured" ? fmt::format(" ({})", source)
                                : fmt::format(" (measured {} UTC)", regions["measured_at"].get<std::string>());
-  if (!regions["min_work"].is_null())
-    text += fmt::format(", pays from {} multiply-adds on", regions["min_work"].get<int64_t>());
+  if (!regions["min_work"].is_null()) {
+    text += fmt::format(", pays from a work of {} on (multiply-adds, or 20 per element moved where that is more)",
+                        regions["min_work"].get<int64_t>());
+  } else if (effective != "sequential" && source != "default") {
+    text += ", the smallest work that pays is not known: a guess is in force";
+  }
   if (separator.empty()) return text;
   for (const Json& f : regions["fork_join"]) {
     auto us = [&](const char* field) { return static_cast<double>(f[field].get<int64_t>()) / 1e3; };

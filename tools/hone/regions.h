@@ -12,6 +12,7 @@ namespace hone::cli {
 // default. A store that cannot say what was measured is one in which nothing was. Error: a bad HONE_SCHEDULE, as typed.
 Result<plan::RegionPolicy> region_policy_in_force(db::Store* store, const Machine& machine, int threads);
 
+// min_work is null where it is not known for the kind in force.
 // {requested, effective, source, measured_at, measured_by, min_work, fork_join [{schedule, median_ns, ...}]}
 Json regions_json(const plan::RegionPolicy& policy);
 // A stored measurement, of whatever machine.

@@ -38,8 +38,7 @@ constexpr double kDefaultSecondsPerProblem = 10;
 constexpr double kPeakSeconds = 1;
 constexpr double kRegionSeconds = 1.2;
 constexpr double kLeastBudgetForRegions = 3;  // of which a tenth is enough for an answer
-constexpr int64_t kRegionsKeepFor = int64_t{30} * 86'400;
-constexpr int kCeilingWindows = 25;  // about 5 ms
+constexpr int kCeilingWindows = 25;           // about 5 ms
 
 // The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
 double ceiling_now(const Machine& machine, runtime::ScheduleKind kind, int threads) {
@@ -125,24 +124,36 @@ void measure_peak(Setup& s) {
                    peak->f32_gflops_1t, peak->f32_gflops_all, peak->read_gbs_1t, peak->read_gbs_all, s.options.seed));
 }
 
-// Once for a machine, an engine and a number of threads. The figures age with kernel, hypervisor and neighbours.
-void measure_regions(Setup& s, bool again) {
+// Once for a machine, an engine and a number of threads. What a kind pays from that HONE_SCHEDULE wants instead of the
+// measured choice is no part of that record: it is found each time, and used here.
+Status measure_regions_here(Setup& s, bool again) {
   const auto unix_now = [] { return static_cast<int64_t>(std::time(nullptr)); };
-  const bool wanted = s.regions.schedule.threads > 1 && s.budget >= kLeastBudgetForRegions;
-  const int64_t age = s.regions.measured ? unix_now() - s.regions.measured->measured_at : kRegionsKeepFor;
-  if (wanted && (again || age >= kRegionsKeepFor)) {
-    Result<db::ScheduleChoice> choice =
-        autotune::measure_regions(s.machine, {.threads = s.regions.schedule.threads,
-                                              .seconds = std::min(kRegionSeconds, s.budget / 10),
-                                              .seed = s.options.seed});
-    if (!choice.ok()) return note(fmt::format("how regions run was not measured: {}", choice.status().message()));
-    choice->measured_at = unix_now();
-    if (const Status kept = s.store->save_schedule(*choice); !kept.ok() && s.store->mode() != db::OpenMode::kReadOnly)
+  const autotune::RegionOptions options{.threads = s.regions.schedule.threads,
+                                        .seconds = std::min(kRegionSeconds, s.budget / 10),
+                                        .seed = s.options.seed,
+                                        .stop = &interrupted()};
+  if (again || !s.regions.measured || !autotune::is_current(*s.regions.measured, unix_now())) {
+    HONE_ASSIGN_OR_RETURN(db::ScheduleChoice choice, autotune::measure_regions(s.machine, options));
+    choice.measured_at = unix_now();
+    if (const Status kept = s.store->save_schedule(choice); !kept.ok() && s.store->mode() != db::OpenMode::kReadOnly)
       note(fmt::format("how regions run is not kept: {}", kept.message()));
-    const Result<plan::ScheduleWish> wish = plan::schedule_wish();
-    s.regions = plan::region_policy({*choice}, s.machine, choice->threads, wish.ok() ? *wish : plan::ScheduleWish());
-    use_regions(s);
+    HONE_ASSIGN_OR_RETURN(const plan::ScheduleWish wish, plan::schedule_wish());
+    s.regions = plan::region_policy({choice}, s.machine, choice.threads, wish);
+    if (choice.min_work == 0)
+      note("no work was found from which regions pay, as on a busy machine; the next tune looks again");
   }
+  if (s.regions.overruled) {
+    HONE_ASSIGN_OR_RETURN(s.regions.min_work,
+                          autotune::measure_smallest_work(s.machine, s.regions.schedule.kind, options));
+  }
+  return {};
+}
+
+void measure_regions(Setup& s, bool again) {
+  if (s.regions.schedule.threads > 1 && s.budget >= kLeastBudgetForRegions)
+    if (const Status measured = measure_regions_here(s, again); !measured.ok())
+      note(fmt::format("how regions run was not measured: {}", measured.message()));
+  use_regions(s);
   s.regions_shown = regions_json(s.regions);
   note(fmt::format("schedule {}", regions_text(s.regions_shown, "; ")));
 }

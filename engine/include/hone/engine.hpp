@@ -170,8 +170,9 @@ struct EngineInfo {
   std::string schedule;            // of all threads: "sequential", "tbb(2)", "dedicated(2)"
   std::string schedule_requested;  // another name where the machine could not give what was asked for
   std::string schedule_source;     // "measured", "default", "one thread", "HONE_SCHEDULE", "EngineOptions::schedule"
-  // Multiply-adds below which a call stays on the caller, unless it was itself tuned with more threads; nothing where
-  // that was not measured.
+  // Work below which a call stays on the caller, unless it was itself tuned with more threads: multiply-adds, or 20 per
+  // element moved where that is more. Nothing where that was not measured, or for another kind of schedule; then a
+  // guess decides.
   std::optional<int64_t> min_work;
 };
 

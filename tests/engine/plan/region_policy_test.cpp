@@ -50,13 +50,30 @@ TEST(PlanRegionPolicy, WithoutARecordTbbAndNoThreshold) {
   EXPECT_FALSE(policy.min_work || policy.measured);
 }
 
+TEST(PlanRegionPolicy, AThresholdThatWasNotFoundIsNone) {
+  const Machine here = described("zen4");
+  db::ScheduleChoice choice = measured(here, "dedicated", 4, 4);
+  choice.min_work = 0;
+  const RegionPolicy policy = region_policy({choice}, here, 4);
+  EXPECT_EQ(policy.schedule.kind, ScheduleKind::kDedicated);
+  EXPECT_EQ(policy.source, "measured");
+  EXPECT_FALSE(policy.min_work);
+}
+
 TEST(PlanRegionPolicy, AWishComesBeforeARecord) {
   const Machine here = described("zen4");
   const std::vector<db::ScheduleChoice> stored = {measured(here, "dedicated", 4, 4)};
   const RegionPolicy tbb = region_policy(stored, here, 4, {.kind = ScheduleKind::kTbb, .source = "HONE_SCHEDULE"});
   EXPECT_EQ(tbb.schedule.kind, ScheduleKind::kTbb);
   EXPECT_EQ(tbb.source, "HONE_SCHEDULE");
-  EXPECT_EQ(tbb.min_work, 1004);
+  EXPECT_FALSE(tbb.min_work) << "it was measured on the other kind";
+  EXPECT_TRUE(tbb.overruled);
+  const RegionPolicy same = region_policy(stored, here, 4, {.kind = ScheduleKind::kDedicated, .source = "option"});
+  EXPECT_EQ(same.source, "option");
+  EXPECT_EQ(same.min_work, 1004);
+  EXPECT_FALSE(same.overruled);
+  EXPECT_TRUE(region_policy({}, here, 4, {.kind = ScheduleKind::kDedicated, .source = "option"}).overruled);
+  EXPECT_FALSE(region_policy({}, here, 4, {.kind = ScheduleKind::kTbb, .source = "option"}).overruled);
   const RegionPolicy one = region_policy(stored, here, 4, {.kind = ScheduleKind::kSequential, .source = "option"});
   EXPECT_EQ(one.schedule, runtime::ScheduleRequest());
   EXPECT_EQ(one.source, "option");

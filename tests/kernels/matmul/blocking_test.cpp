@@ -100,6 +100,9 @@ TEST(MatmulBlocking, WhatWasMeasuredDecidesFromWhenThreadsPay) {
   EXPECT_EQ(default_threads(p, 8, 128 * 64 * 64), 8);
   EXPECT_EQ(default_threads(p, 8, 128 * 64 * 64 + 1), 1);
   EXPECT_EQ(default_threads(p, 1, 0), 1);
+  EXPECT_TRUE(region_pays(p, 128 * 64 * 64));
+  EXPECT_FALSE(region_pays(p, 128 * 64 * 64 + 1));
+  EXPECT_FALSE(region_pays(p, {})) << "at a guess";
   const MatmulProblem row{.m = 1, .n = 512, .k = 512, .epilogue = {}};
   EXPECT_GT(region_work(row), 20 * 512 * 512) << "bound by reading B";
   EXPECT_EQ(default_threads(row, 2, 1'000'000), 2);
