@@ -8,16 +8,16 @@
 
 namespace hone::jit {
 
-Result<AlignedBuffer*> WorkspacePool::make(int64_t bytes) {
-  bytes = std::max(bytes, bytes_.load(std::memory_order_relaxed));
-  HONE_ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(bytes, Touch::kNow));
-  all_.push_back(std::make_unique<AlignedBuffer>(std::move(memory)));
-  bytes_.store(bytes, std::memory_order_relaxed);
-  return all_.back().get();
-}
-
 void WorkspacePool::drop(AlignedBuffer* workspace) {
   std::erase_if(all_, [&](const std::unique_ptr<AlignedBuffer>& w) { return w.get() == workspace; });
+}
+
+void WorkspacePool::drop_smaller(int64_t bytes) {
+  for (size_t slot = 0; slot < free_.size(); ++slot) {
+    if (free_[slot].load(std::memory_order_relaxed) == nullptr) continue;
+    AlignedBuffer* const w = take(slot);
+    if (w != nullptr && (w->size() < bytes || !put_back(w))) drop(w);
+  }
 }
 
 bool WorkspacePool::put_back(AlignedBuffer* workspace) {
@@ -30,26 +30,35 @@ bool WorkspacePool::put_back(AlignedBuffer* workspace) {
   return false;
 }
 
+int WorkspacePool::free() const {
+  return static_cast<int>(std::count_if(free_.begin(), free_.end(), [](const std::atomic<AlignedBuffer*>& slot) {
+    return slot.load(std::memory_order_relaxed) != nullptr;
+  }));
+}
+
+// The new ones are made before any small one goes: those still serve when there is no memory for larger ones. They are
+// put back after the small ones have gone, which hold slots until then.
 Status WorkspacePool::reserve(int64_t bytes, int count) {
   if (bytes == 0) return {};
   const std::lock_guard lock(mutex_);
   const int64_t wanted = std::max(bytes, bytes_.load(std::memory_order_relaxed));
-  const auto large = [&](const std::unique_ptr<AlignedBuffer>& w) { return w->size() >= wanted; };
-  for (auto have = std::count_if(all_.begin(), all_.end(), large); have < count; ++have) {
-    Result<AlignedBuffer*> made = make(wanted);
-    if (!made.ok()) return resource_exhausted("no memory for a workspace: " + made.status().message());
-    if (!put_back(*made)) drop(*made);
+  const auto have = std::count_if(all_.begin(), all_.end(), [&](const auto& w) { return w->size() >= wanted; });
+  std::vector<std::unique_ptr<AlignedBuffer>> made;
+  for (int64_t i = have; i < std::min(count, kKept); ++i) {
+    Result<AlignedBuffer> one = AlignedBuffer::allocate(wanted, Touch::kNow);
+    if (!one.ok()) return resource_exhausted("no memory for a workspace: " + one.status().message());
+    made.push_back(std::make_unique<AlignedBuffer>(std::move(*one)));
   }
-  for (size_t slot = 0; slot < kKept; ++slot) {
-    if (free_[slot].load(std::memory_order_relaxed) == nullptr) continue;
-    AlignedBuffer* const w = take(slot);
-    if (w != nullptr && (w->size() < wanted || !put_back(w))) drop(w);
-  }
+  all_.reserve(all_.size() + made.size());
+  bytes_.store(wanted, std::memory_order_relaxed);
+  drop_smaller(wanted);
+  for (std::unique_ptr<AlignedBuffer>& w : made)
+    if (put_back(w.get())) all_.push_back(std::move(w));
   return {};
 }
 
 AlignedBuffer* WorkspacePool::acquire(int64_t bytes) {
-  for (size_t slot = 0; slot < kKept; ++slot) {
+  for (size_t slot = 0; slot < free_.size(); ++slot) {
     if (free_[slot].load(std::memory_order_relaxed) == nullptr) continue;
     AlignedBuffer* const w = take(slot);
     if (w == nullptr) continue;
@@ -58,8 +67,12 @@ AlignedBuffer* WorkspacePool::acquire(int64_t bytes) {
     drop(w);
   }
   const std::lock_guard lock(mutex_);
-  const Result<AlignedBuffer*> made = make(bytes);
-  return made.ok() ? *made : nullptr;
+  const int64_t size = std::max(bytes, bytes_.load(std::memory_order_relaxed));
+  Result<AlignedBuffer> made = AlignedBuffer::allocate(size, Touch::kNow);
+  if (!made.ok()) return nullptr;
+  all_.push_back(std::make_unique<AlignedBuffer>(std::move(*made)));
+  bytes_.store(size, std::memory_order_relaxed);
+  return all_.back().get();
 }
 
 void WorkspacePool::release(AlignedBuffer* workspace) {

@@ -1,5 +1,6 @@
 // Running a compiled kernel: one executable, many callers. Whoever owns a Schedule (engine, tuner) hands it `run_range`
-// and a Launch; nothing here spawns, and a launch allocates nothing once its pool has as many workspaces as callers.
+// and a Launch; nothing here spawns, and a launch allocates nothing once its pool has as many workspaces as tasks run
+// at once.
 #pragma once
 
 #include <array>
@@ -18,15 +19,19 @@ namespace hone::jit {
 // Workspaces lent to tasks, shared by all kernels of an owner: a task that runs holds one, so there need only be as
 // many as tasks run at once, each large enough for the largest kernel, and the one last given back is still in cache.
 // What one holds when it is lent is unspecified: a kernel reads nothing there that it did not write. Thread safe;
-// lending takes no lock unless a workspace has to be made.
+// lending and giving back take no lock unless a workspace has to be made or to go.
 class WorkspacePool {
  public:
   WorkspacePool() = default;
   WorkspacePool(const WorkspacePool&) = delete;
   WorkspacePool& operator=(const WorkspacePool&) = delete;
 
-  // From now on there are `count` workspaces of at least `bytes`, their pages present; smaller ones go as soon as they
-  // are not lent. Error: resource_exhausted with the size.
+  // Free ones that are kept: as many as there are CPUs on what we know of. A task that runs while so many others do
+  // makes its own, which goes with it.
+  static constexpr int kKept = 256;
+
+  // From now on there are `count` (at most kKept) workspaces of at least `bytes`, their pages present; smaller ones go
+  // as soon as they are not lent. Error: resource_exhausted with the size, and all is as before.
   Status reserve(int64_t bytes, int count);
 
   // At least `bytes`, aligned to ir::kWorkspaceAlign. Made only when all are lent or too small; null when there is no
@@ -34,14 +39,15 @@ class WorkspacePool {
   AlignedBuffer* acquire(int64_t bytes);
   void release(AlignedBuffer* workspace);
 
- private:
-  // Free ones that are kept: as many as there are CPUs on what we know of. Callers beyond that pay for their own.
-  static constexpr size_t kKept = 256;
+  // How many are not lent.
+  int free() const;
 
+ private:
   AlignedBuffer* take(size_t slot) { return free_[slot].exchange(nullptr, std::memory_order_acquire); }
   bool put_back(AlignedBuffer* workspace);
-  Result<AlignedBuffer*> make(int64_t bytes);  // or larger; not free yet. Under mutex_, as the next
+  // Both under mutex_.
   void drop(AlignedBuffer* workspace);
+  void drop_smaller(int64_t bytes);  // of those that are free
 
   std::array<std::atomic<AlignedBuffer*>, kKept> free_{};
   std::atomic<int64_t> bytes_ = 0;  // of the largest kernel so far

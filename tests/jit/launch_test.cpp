@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <vector>
 
 namespace hone::jit {
 namespace {
@@ -54,6 +55,49 @@ TEST(JitLaunch, TheLargestKernelDecidesTheSize) {
   EXPECT_EQ(pool.acquire(64), b);
   pool.release(a);
   pool.release(b);
+}
+
+// Lends all that are free: each must be large enough, as one that is not would go and leave fewer.
+void expect_free(WorkspacePool& pool, int count, int64_t bytes) {
+  ASSERT_EQ(pool.free(), count);
+  std::vector<AlignedBuffer*> lent;
+  for (int left = count; left > 0; --left) {
+    ASSERT_EQ(pool.free(), left);
+    lent.push_back(pool.acquire(bytes));
+    ASSERT_NE(lent.back(), nullptr);
+    EXPECT_GE(lent.back()->size(), bytes);
+  }
+  for (AlignedBuffer* w : lent) pool.release(w);
+  EXPECT_EQ(pool.free(), count);
+}
+
+TEST(JitLaunch, LargerOnesReplaceAsManySmallOnes) {
+  WorkspacePool pool;
+  ASSERT_TRUE(pool.reserve(64, 200).ok());
+  expect_free(pool, 200, 64);
+  ASSERT_TRUE(pool.reserve(4096, 200).ok());
+  expect_free(pool, 200, 4096);
+  ASSERT_TRUE(pool.reserve(64, 150).ok());
+  expect_free(pool, 200, 4096);
+}
+
+TEST(JitLaunch, NoMoreAreMadeThanAreKept) {
+  WorkspacePool pool;
+  for (int64_t bytes : {64, 128, 64}) {
+    ASSERT_TRUE(pool.reserve(bytes, 2'000'000'000).ok()) << "making each would take minutes";
+    expect_free(pool, WorkspacePool::kKept, bytes);
+  }
+  std::vector<AlignedBuffer*> lent;
+  for (int i = 0; i < WorkspacePool::kKept + 10; ++i) lent.push_back(pool.acquire(64));
+  for (AlignedBuffer* w : lent) pool.release(w);
+  expect_free(pool, WorkspacePool::kKept, 128);
+}
+
+TEST(JitLaunch, WhatThereIsStaysWhenThereIsNoMemoryForMore) {
+  WorkspacePool pool;
+  ASSERT_TRUE(pool.reserve(4096, 3).ok());
+  EXPECT_EQ(pool.reserve(int64_t{1} << 46, 3).code(), Code::kResourceExhausted);
+  expect_free(pool, 3, 4096);
 }
 
 TEST(JitLaunch, NoMemoryIsAnError) {
