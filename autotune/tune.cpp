@@ -10,6 +10,7 @@
 #include "autotune/learn/order.h"
 #include "autotune/recorder.h"
 #include "autotune/search/protocol.h"
+#include "engine/base/env.h"
 #include "engine/base/guarded.h"
 #include "engine/base/log.h"
 #include "engine/base/machine_kind.h"
@@ -326,14 +327,15 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
   if (target.isas.empty()) return machine.best_isa().status();
   target.threads = options.threads;
   if (target.threads.empty()) {
-    const int all = std::max(1, options.max_threads > 0 ? options.max_threads : machine.cpus_usable);
+    const int all = std::clamp(options.max_threads > 0 ? options.max_threads : machine.cpus_usable, 1, kMaxThreads);
     for (int t = 1; t < all; t *= 2) target.threads.push_back(t);
     target.threads.push_back(all);
   }
   std::sort(target.threads.begin(), target.threads.end());
   target.threads.erase(std::unique(target.threads.begin(), target.threads.end()), target.threads.end());
-  if (target.threads.front() < 1)
-    return invalid_argument(fmt::format("threads={} must be at least 1", target.threads.front()));
+  for (const int threads : {target.threads.front(), target.threads.back()})
+    if (threads < 1 || threads > kMaxThreads)
+      return invalid_argument(fmt::format("threads={} must be from 1 to {}", threads, kMaxThreads));
   for (const std::string& name : options.codegens) {
     HONE_ASSIGN_OR_RETURN(const jit::CodeGenerator* generator, jit::find_code_generator(name));
     target.codegens.emplace_back(generator->name());

@@ -18,9 +18,9 @@ namespace hone {
 namespace {
 
 Result<int> choose_threads(int asked, const Machine& machine) {
-  if (asked < 0 || asked > runtime::kMaxThreads)
-    return invalid_argument(fmt::format("threads must be from 0 (detect) to {}, got {}", runtime::kMaxThreads, asked));
-  return asked > 0 ? asked : std::min(threads_in_force(machine).threads, runtime::kMaxThreads);
+  if (asked < 0 || asked > kMaxThreads)
+    return invalid_argument(fmt::format("threads must be from 0 (detect) to {}, got {}", kMaxThreads, asked));
+  return asked > 0 ? asked : threads_in_force(machine).threads;
 }
 
 Result<std::vector<jit::CodeGenerator*>> choose_generators(const std::string& asked) {

@@ -4,6 +4,8 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <limits>
+#include <utility>
 
 namespace hone {
 namespace {
@@ -26,15 +28,20 @@ std::optional<std::string> env(const char* name) {
 }
 
 ThreadSetting resolve_threads(const std::optional<std::string>& hone_threads, const Machine& machine) {
-  std::string text = hone_threads ? trim(*hone_threads) : "";
-  if (text.empty()) return {.threads = machine.cpus_usable, .source = machine.cpus_source};
+  const auto setting = [](int threads, std::string source) -> ThreadSetting {
+    if (threads <= kMaxThreads) return {.threads = threads, .source = std::move(source)};
+    return {.threads = kMaxThreads, .source = fmt::format("{}, more than {}", source, kMaxThreads)};
+  };
+  const std::string text = hone_threads ? trim(*hone_threads) : "";
+  if (text.empty()) return setting(machine.cpus_usable, machine.cpus_source);
   int threads = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  if (error == std::errc() && end == text.data() + text.size() && threads > 0) {
-    return {.threads = threads, .source = "HONE_THREADS"};
-  }
-  return {.threads = machine.cpus_usable,
-          .source = fmt::format("{} (HONE_THREADS={} is not a positive number)", machine.cpus_source, text)};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  const bool number = end == text.data() + text.size() && text.front() != '-';
+  if (number && error == std::errc::result_out_of_range) threads = std::numeric_limits<int>::max();
+  if (number && threads > kMaxThreads) return setting(threads, "HONE_THREADS=" + text);
+  if (number && threads > 0) return setting(threads, "HONE_THREADS");
+  return setting(machine.cpus_usable,
+                 fmt::format("{} (HONE_THREADS={} is not a positive number)", machine.cpus_source, text));
 }
 
 ThreadSetting threads_in_force(const Machine& machine) { return resolve_threads(env("HONE_THREADS"), machine); }

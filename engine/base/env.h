@@ -12,10 +12,15 @@ namespace hone {
 // The trimmed value of `name`; nullopt when unset or blank.
 std::optional<std::string> env(const char* name);
 
+// More threads than this serve nobody, and are refused or cut to it wherever a number of threads comes from outside.
+inline constexpr int kMaxThreads = 4096;
+
 // The number of threads in force and where it came from, as `hone info` shows them.
 struct ThreadSetting {
-  int threads = 1;
-  std::string source;  // "HONE_THREADS", "affinity", "affinity (HONE_THREADS=abc is not a positive number)"
+  int threads = 1;  // at most kMaxThreads
+  // "HONE_THREADS", "affinity", "affinity (HONE_THREADS=abc is not a positive number)", "HONE_THREADS=100000, more than
+  // 4096"
+  std::string source;
 };
 
 // HONE_THREADS when it is a positive number, else machine.cpus_usable; more than the usable CPUs is allowed.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 
+#include "engine/base/env.h"
 #include "engine/runtime/schedule.h"
 
 #if defined(__x86_64__)

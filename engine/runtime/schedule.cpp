@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "engine/base/cpu_quota.h"
+#include "engine/base/env.h"
 #include "engine/runtime/pools_internal.h"
 #include "engine/runtime/region_internal.h"
 #include "engine/runtime/trace.h"

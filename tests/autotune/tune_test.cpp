@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/env.h"
+
 namespace hone::autotune {
 namespace {
 
@@ -37,6 +39,16 @@ class Tune : public testing::Test {
   std::set<std::string> phases_;
   std::atomic<bool> stop_ = false;
 };
+
+TEST_F(Tune, ThreadCountsDoubleUpToTheLimit) {
+  const Result<Target> most = tune_target(machine_, {.max_threads = 2'000'000'000});
+  ASSERT_TRUE(most.ok()) << most.status().message();
+  EXPECT_EQ(most->threads.size(), 13u);  // 1, 2, 4 .. 4096
+  EXPECT_EQ(most->threads.back(), kMaxThreads);
+  EXPECT_EQ(tune_target(machine_, {.max_threads = 6})->threads, (std::vector<int>{1, 2, 4, 6}));
+  for (const int wrong : {0, kMaxThreads + 1})
+    EXPECT_THAT(tune_target(machine_, {.threads = {1, wrong}}).status().message(), HasSubstr(std::to_string(wrong)));
+}
 
 TEST_F(Tune, EndToEnd) {
   // Long enough for more than one candidate under a sanitizer, where enumerating alone takes a second.

@@ -508,6 +508,10 @@ TEST_F(HoneCli, OtherMachinesCanBeDescribed) {
   const Outcome threads = hone({"explain", kProblem}, {.env = {{"HONE_THREADS", "many"}}});
   EXPECT_EQ(threads.code, 0);
   EXPECT_THAT(threads.err, HasSubstr("HONE_THREADS=many is not a positive number"));
+  const Setting billions{.env = {{"HONE_THREADS", "2000000000"}}};
+  EXPECT_THAT(hone({"explain", kProblem}, billions).err,
+              HasSubstr("4096 thread(s) from HONE_THREADS=2000000000, more than 4096"));
+  EXPECT_EQ(Json::parse(hone({"info", "--json"}, billions).out)["threads"]["value"], 4096);
 }
 
 TEST_F(HoneCli, InfoListsTheMachinesThatHoneCpuKnows) {

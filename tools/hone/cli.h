@@ -57,7 +57,7 @@ void write_message(std::string_view text);
 // The machine that this command runs code on. Says so when HONE_CPU describes another one, and what
 // note_ignored_variables() says.
 Result<Machine> executing_machine();
-// Says so when HONE_THREADS is set to something that is ignored.
+// Says so when HONE_THREADS is set to something that is not taken as it is.
 void note_ignored_variables(const Machine& machine);
 
 // Problems as every command takes them: positional strings with ranges, or a file, else the shipped decoder shapes.

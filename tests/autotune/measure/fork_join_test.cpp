@@ -5,6 +5,8 @@
 #include <atomic>
 #include <random>
 
+#include "engine/base/env.h"
+
 namespace hone::autotune {
 namespace {
 
@@ -99,7 +101,7 @@ TEST(AutotuneForkJoin, EndsWhenItIsStopped) {
 
 TEST(AutotuneForkJoin, MoreThreadsThanAreHadAnywhereIsAnError) {
   SteadyClock clock;
-  EXPECT_EQ(measure_fork_join(runtime::kMaxThreads + 1, 0.02, 7, clock).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(measure_fork_join(kMaxThreads + 1, 0.02, 7, clock).status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(Env, ThreadsUnsetOrBlankDetects) {
 }
 
 TEST(Env, ThreadsNotAPositiveNumberDetectsAndSaysSo) {
-  for (const char* value : {"abc", "0", "-3", "3x", "2.5", "99999999999", "+"}) {
+  for (const char* value : {"abc", "0", "-3", "3x", "2.5", "-99999999999", "99999999999x", "+"}) {
     ThreadSetting setting = resolve_threads(value, machine_of(5));
     EXPECT_EQ(setting.threads, 5) << value;
     EXPECT_EQ(setting.source, std::string("affinity (HONE_THREADS=") + value + " is not a positive number)");
@@ -34,6 +34,18 @@ TEST(Env, ThreadsInForce) {
   ThreadSetting setting = resolve_threads(" 12 ", machine_of(5));
   EXPECT_EQ(setting.threads, 12);
   EXPECT_EQ(setting.source, "HONE_THREADS");
+}
+
+TEST(Env, ThreadsBeyondTheLimitAreCutAndSaySo) {
+  EXPECT_EQ(resolve_threads("4096", machine_of(5)).threads, kMaxThreads);
+  EXPECT_EQ(resolve_threads("4096", machine_of(5)).source, "HONE_THREADS");
+  for (const char* value : {"4097", "100000", "2000000000", "99999999999"}) {
+    const ThreadSetting setting = resolve_threads(value, machine_of(5));
+    EXPECT_EQ(setting.threads, kMaxThreads) << value;
+    EXPECT_EQ(setting.source, std::string("HONE_THREADS=") + value + ", more than 4096");
+  }
+  EXPECT_EQ(resolve_threads(std::nullopt, machine_of(5000)).threads, kMaxThreads);
+  EXPECT_EQ(resolve_threads(std::nullopt, machine_of(5000)).source, "affinity, more than 4096");
 }
 
 TEST(Env, BlankIsUnset) {

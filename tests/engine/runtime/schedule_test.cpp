@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/cpu_quota.h"
+#include "engine/base/env.h"
 #include "engine/runtime/trace.h"
 #include "tests/engine/runtime/schedule_testing.h"
 
