@@ -240,8 +240,8 @@ hone_status hone_matmul_plan(const hone_matmul* matmul, int64_t m, hone_plan** p
                   .from = p.from ? p.from->problem.c_str() : nullptr,
                   .from_difference = p.from ? p.from->difference.c_str() : nullptr,
                   .threads = p.threads,
-                  .schedule = p.schedule.c_str(),
-                  .rejected_length = p.rejected.size()};
+                  .rejected_length = p.rejected.size(),
+                  .schedule = p.schedule.c_str()};
     *plan = made.release();
     return {};
   });

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -40,6 +41,20 @@ TEST_F(EngineCApi, AHeaderCompiledAsCDescribesTheSameSpec) {
   EXPECT_EQ(spec.epilogue[1], HONE_EPILOGUE_GELU_TANH);
   ASSERT_EQ(spec.expected_m_length, 2u);
   EXPECT_EQ(spec.expected_m[1], 16);
+}
+
+// Whoever has to change these numbers appends to the struct and raises SOVERSION in engine/CMakeLists.txt.
+TEST_F(EngineCApi, LayoutsAreThoseOfTheSoversion) {
+  if (sizeof(void*) != 8) GTEST_SKIP() << "the numbers are of 64-bit pointers";
+  EXPECT_EQ(offsetof(hone_engine_options, schedule), 40u);
+  EXPECT_EQ(sizeof(hone_engine_options), 48u);
+  EXPECT_EQ(offsetof(hone_matmul_spec, max_m), 680u);
+  EXPECT_EQ(sizeof(hone_matmul_spec), 688u);
+  EXPECT_EQ(offsetof(hone_matmul_call, residual), 48u);
+  EXPECT_EQ(sizeof(hone_matmul_call), 56u);
+  EXPECT_EQ(offsetof(hone_plan_info, rejected_length), 64u);
+  EXPECT_EQ(offsetof(hone_plan_info, schedule), 72u);
+  EXPECT_EQ(sizeof(hone_plan_info), 80u);
 }
 
 TEST_F(EngineCApi, RunsWithTheBitsOfTheReference) {

@@ -13,7 +13,10 @@
  * Handles are opaque, made by *_create or *_prepare* and given back once to *_destroy (which accepts NULL). A matmul
  * keeps what it needs of its engine alive. Every function may be called from any thread, but not with a handle that
  * another thread is destroying. No exception leaves the library. A function that fails leaves its outputs NULL and sets
- * hone_last_error(). */
+ * hone_last_error().
+ *
+ * A struct that grows, at its end, gets the library another SONAME, so that no program runs on a layout that it was not
+ * compiled for. */
 #ifndef HONE_HONE_H
 #define HONE_HONE_H
 
@@ -157,8 +160,8 @@ typedef struct hone_plan_info {
   const char* from;            /* the tuned problem behind it; NULL for "default" */
   const char* from_difference; /* what is not as it was measured; NULL for "default" */
   int threads;
-  const char* schedule;   /* what its regions run on: "tbb(2)" */
   size_t rejected_length; /* better ranked choices that could not be used */
+  const char* schedule;   /* what its regions run on: "tbb(2)" */
 } hone_plan_info;
 
 /* The plan for m >= 1 rows. */
