@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/base/guarded.h"
+#include "engine/base/log.h"
 #include "engine/matmul_internal.h"
 #include "engine/spec_internal.h"
 
@@ -106,7 +108,9 @@ Status Matmul::Impl::pack(const MatmulSpec& spec, const float* weights) {
 }
 
 // Every slot that calls with up to max_m rows use, and those of the expected m, which have a plan of their own where
-// the bucket's is made for another m.
+// the bucket's is made for another m. Only the expected m are what the caller said it needs; a bucket that cannot be
+// had now (memory, threads) stays empty, as do those above, which would fail as well, and a call that comes to it
+// reports.
 Status Matmul::Impl::warm_up(const MatmulSpec& spec) {
   std::vector<int64_t> own = spec.expected_m;
   std::erase_if(own, [](int64_t m) {
@@ -128,8 +132,13 @@ Status Matmul::Impl::warm_up(const MatmulSpec& spec) {
     // From here on calls are refused: no plan is needed.
     if (!matmul::validate(with_rows(problem_, plan::bucket_first_m(bucket))).ok()) break;
     Slot& slot = buckets_[static_cast<size_t>(bucket)];
-    if (slot.ready.load(std::memory_order_relaxed) == nullptr)
-      HONE_RETURN_IF_ERROR(fill(slot, planned_m(bucket)).status());
+    if (slot.ready.load(std::memory_order_relaxed) != nullptr) continue;
+    const Result<const ReadyPlan*> made = guarded([&] { return fill(slot, planned_m(bucket)); });
+    if (made.ok()) continue;
+    HONE_LOG_EVENT(
+        LogTopic::kDispatch, "not_prepared",
+        {{"problem", matmul::to_string(with_rows(problem_, planned_m(bucket)))}, {"why", made.status().message()}});
+    break;
   }
   return {};
 }

@@ -99,9 +99,23 @@ TEST(EngineMaxM, BadAndHugeOnes) {
   // As far as there are m that a call may have.
   const Result<Matmul> all = engine.prepare({.n = 4, .k = 4, .max_m = INT64_MAX});
   ASSERT_TRUE(all.ok()) << all.status().to_string();
-  const MatmulSpec overlapping{.n = 4, .k = 4, .batch = 2, .stride_a = 40, .stride_c = 40};  // m <= 10
-  const Operands operands(overlapping, 10);
-  testing_api::check(engine, overlapping, operands, false);
+}
+
+TEST(EngineMaxM, BucketsThatNoCallMayHaveGetNoPlan) {
+  std::vector<std::string> plans;
+  const auto log = [&](std::string_view line) {
+    if (line.find("event=plan") != line.npos) plans.emplace_back(line);
+  };
+  const Engine engine = Engine::create({.use_database = false, .threads = 1, .log = log}).value();
+  const MatmulSpec overlapping{
+      .n = 4, .k = 4, .batch = 2, .stride_a = 40, .stride_c = 40, .max_m = INT64_MAX};  // m <= 10
+  set_log_topics(parse_log_topics("dispatch").topics);
+  EXPECT_TRUE(engine.prepare(overlapping).ok());
+  set_log_topics(0);
+  EXPECT_EQ(plans.size(), 9u) << "m from 1 to 8, and 9 for 9 and 10";
+  EXPECT_THAT(plans.back(), HasSubstr("m=9,"));
+  testing_api::check(engine, overlapping, Operands(overlapping, 10), false);
+  set_log_sink({});
 }
 
 }  // namespace

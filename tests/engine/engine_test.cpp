@@ -1,8 +1,11 @@
 // The public C++ API: specs, plans with their reasons, databases.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 
 #include "db/store.h"
 #include "engine/base/log.h"
@@ -10,6 +13,7 @@
 #include "engine/plan/resolver.h"
 #include "engine/ready_plan_internal.h"
 #include "engine/runtime/trace.h"
+#include "kernels/matmul/program.h"
 #include "tests/engine/api_util.h"
 
 namespace hone {
@@ -194,6 +198,52 @@ TEST_F(EngineWithDatabase, ProblemsWithoutADecisionGetDefaults) {
   const MatmulSpec spec{.n = 201, .k = 70, .expected_m = {16}};
   EXPECT_EQ(e.prepare(spec)->plan(16)->reason, "default");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// What this process may map beyond what it has mapped already, as long as this lives.
+class AddressSpaceLeft {
+ public:
+  explicit AddressSpaceLeft(int64_t bytes) {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = std::min(limit.rlim_cur, static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + bytes));
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressSpaceLeft() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(EngineWithDatabase, ABucketThatNobodyAskedForMayFail) {
+  // Its plan packs a block of B of 128 MiB.
+  matmul::TransformProgram large = matmul::parse_program(program(4, 16)).value();
+  large.pack_b = matmul::PackB::kBlock;
+  large.nc = 8192;
+  large.kc = 4096;
+  large.parallel = matmul::ParallelDim::kN;
+  store("matmul:f32:m=4096,n=8192,k=4096,b=nt", matmul::to_string(large));
+  std::vector<std::string> missing;
+  const auto log = [&](std::string_view line) {
+    if (line.find("event=not_prepared") != line.npos) missing.emplace_back(line);
+  };
+  const Engine e = Engine::create({.database = path_, .threads = 1, .log = log}).value();
+  set_log_topics(parse_log_topics("dispatch").topics);
+  MatmulSpec spec{.n = 8192, .k = 4096};
+  const AddressSpaceLeft little(int64_t{96} << 20);
+  const Result<Matmul> matmul = e.prepare(spec);
+  ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+  EXPECT_EQ(missing.size(), 1u);
+  EXPECT_TRUE(matmul->plan(1).ok());
+  EXPECT_EQ(matmul->plan(4096).status().code(), Code::kResourceExhausted);
+  spec.expected_m = {4096};
+  EXPECT_EQ(e.prepare(spec).status().code(), Code::kResourceExhausted);
+  set_log_topics(0);
+  set_log_sink({});
+}
+#endif
 
 TEST(Engine, ABrokenDatabaseLeavesAWorkingEngine) {
   const std::string path = ::testing::TempDir() + "hone_broken_" + std::to_string(getpid()) + ".db";

@@ -78,8 +78,10 @@ struct MatmulSpec {
   // decides how constant weights are packed.
   std::vector<int64_t> expected_m = {1};
   // prepare() makes and compiles the plans of all m from 1 to max_m, one for each bucket of similar m: no call with
-  // that many rows compiles, allocates or locks. A larger m works too; the first call of its bucket (they double)
+  // that many rows compiles or waits for who does. A larger m works too; the first call of its bucket (they double)
   // compiles, which takes from one to some tens of milliseconds. 0: only the plans of expected_m are made beforehand.
+  // A bucket without an expected_m for which memory or threads are short fails no prepare(): its first call tries
+  // again.
   int64_t max_m = 4096;
 
   // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`).
@@ -125,9 +127,12 @@ struct PlanInfo {
 class HONE_API Matmul {
  public:
   // C = epilogue(alpha * A * B + beta * C), for call.m rows. Thread safe; calls on one Matmul may run at the same time.
-  // With a plan in place (m <= max_m, or an earlier call of similar m) it allocates nothing, compiles nothing, takes no
-  // lock and costs less than a microsecond beyond the kernel. Errors, with C untouched: invalid_argument (m < 0, an
-  // operand null, overlap, "too large"). resource_exhausted (no memory for a workspace): C is unspecified.
+  // With a plan in place (m <= max_m, or an earlier call of similar m) it compiles nothing, and on one thread costs
+  // less than a microsecond beyond the kernel: no lock, no allocation. A call on several threads takes a mutex of its
+  // pool, and oneTBB allocates a task for each helper. Each call that runs needs a workspace for each of its threads;
+  // when many run at once there may be too few, and they allocate more, which are kept. Errors, with C untouched:
+  // invalid_argument (m < 0, an operand null, overlap, "too large"). resource_exhausted (no memory for a workspace): C
+  // is unspecified.
   Status run(const MatmulCall& call) const;
 
   // The plan for m rows (m >= 1), compiled if it was not yet. Thread safe. Error: as run().
@@ -148,7 +153,7 @@ struct EngineOptions {
   // file is an empty database.
   std::string database = {};
   bool use_database = true;  // false: default plans only
-  // Threads at most, including the caller's; 0: $HONE_THREADS, else the CPUs that this process may use.
+  // Threads at most, including the caller's; 0: $HONE_THREADS, else the CPUs that this process may use. Up to 4096.
   int threads = 0;
   // "" lets the plan choose; "asmjit", "llvm" or "interp" (the slow oracle) allow only that code generator.
   std::string codegen = {};
