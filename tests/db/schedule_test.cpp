@@ -51,7 +51,8 @@ TEST(DbSchedule, WhatAWrongClockLeftIsReplaced) {
     ASSERT_TRUE(store->save_schedule(choice).ok());
   ASSERT_TRUE(store->save_schedule(schedule_choice(2, 200)).ok());
   std::vector<std::pair<int, int64_t>> left;
-  for (const ScheduleChoice& choice : *store->schedules()) left.emplace_back(choice.threads, choice.measured_at);
+  const std::vector<ScheduleChoice> stored = *store->schedules();
+  for (const ScheduleChoice& choice : stored) left.emplace_back(choice.threads, choice.measured_at);
   EXPECT_THAT(left, testing::ElementsAre(std::pair(4, 800), std::pair(2, 600), std::pair(2, 200), std::pair(2, 100)));
   EXPECT_EQ(rows(*store, "fork_joins"), 8);
   EXPECT_THAT(*store->verify(), IsEmpty());
