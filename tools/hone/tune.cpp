@@ -127,6 +127,7 @@ void measure_peak(Setup& s) {
 // Once for a machine, an engine and a number of threads. What a kind pays from that HONE_SCHEDULE wants instead of the
 // measured choice is no part of that record: it is found each time, and used here.
 Status measure_regions_here(Setup& s, bool again) {
+  if (s.regions.schedule.threads == 1) return again ? failed_precondition("there is one thread") : Status();
   const auto unix_now = [] { return static_cast<int64_t>(std::time(nullptr)); };
   const autotune::RegionOptions options{.threads = s.regions.schedule.threads,
                                         .seconds = std::min(kRegionSeconds, s.budget / 10),
@@ -150,7 +151,9 @@ Status measure_regions_here(Setup& s, bool again) {
 }
 
 void measure_regions(Setup& s, bool again) {
-  if (s.regions.schedule.threads > 1 && s.budget >= kLeastBudgetForRegions)
+  const std::vector<int>& asked = s.options.threads;
+  const bool opens_regions = asked.empty() || *std::max_element(asked.begin(), asked.end()) > 1;
+  if (again || (opens_regions && s.budget >= kLeastBudgetForRegions))
     if (const Status measured = measure_regions_here(s, again); !measured.ok())
       note(fmt::format("how regions run was not measured: {}", measured.message()));
   use_regions(s);
