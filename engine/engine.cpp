@@ -63,8 +63,6 @@ Status load_database(const EngineOptions& options, Engine::State& state, std::ve
 // No thread is started: an engine may be made before a fork() and used after it.
 void set_schedule(const plan::RegionPolicy& policy, Engine::State& state) {
   state.schedules.set_kind(policy.schedule.kind);
-  state.target.min_work = policy.min_work;
-  state.target.overruled = policy.overruled;
   state.info.min_work = policy.min_work;
   state.info.schedule_requested = to_string(policy.schedule);
   state.info.schedule = to_string(runtime::effective_schedule(policy.schedule));
@@ -83,16 +81,16 @@ Result<Engine> create_engine(const EngineOptions& options) {
   auto state = std::make_shared<Engine::State>();
   HONE_ASSIGN_OR_RETURN(const plan::ScheduleWish wish,
                         plan::schedule_wish(options.schedule, "EngineOptions::schedule"));
-  HONE_ASSIGN_OR_RETURN(int threads, choose_threads(options.threads, machine));
-  if (wish.kind == runtime::ScheduleKind::kSequential) threads = 1;
+  HONE_ASSIGN_OR_RETURN(const int threads, choose_threads(options.threads, machine));
   HONE_ASSIGN_OR_RETURN(state->generators, choose_generators(options.codegen));
-  state->target = plan::make_target(machine, threads, state->generators);
-  state->info.threads = threads;
-  state->info.machine = state->target.key;
-  for (const plan::CodegenLabel& c : state->target.codegens) state->info.codegens.push_back(c.name);
   std::vector<db::ScheduleChoice> schedules;
   HONE_RETURN_IF_ERROR(load_database(options, *state, schedules));
-  set_schedule(plan::region_policy(schedules, machine, threads, wish), *state);
+  const plan::RegionPolicy policy = plan::region_policy(schedules, machine, threads, wish);
+  state->target = plan::make_target(machine, policy, state->generators);
+  state->info.threads = policy.schedule.threads;
+  state->info.machine = state->target.key;
+  for (const plan::CodegenLabel& c : state->target.codegens) state->info.codegens.push_back(c.name);
+  set_schedule(policy, *state);
   return Engine(std::move(state));
 }
 

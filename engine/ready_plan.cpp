@@ -13,14 +13,6 @@ namespace {
 using matmul::MatmulOperands;
 using matmul::MatmulProblem;
 
-void run_tasks(runtime::Schedule* schedule, std::string_view node, int64_t tasks, runtime::RangeBody body) {
-  if (schedule == nullptr || tasks <= 1) {
-    if (tasks > 0) body.fn(body.context, 0, tasks);
-  } else {
-    schedule->for_range({.op = "matmul", .node = node}, tasks, 1, body);
-  }
-}
-
 // The precompiled kernel as tasks: one strip of columns of one batch item each.
 struct FallbackCall {
   const MatmulProblem& problem;
@@ -81,7 +73,7 @@ runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {
   if (executable == nullptr) {
     FallbackCall body{call, operands, packed, matmul::fallback_strips(call)};
-    run_tasks(schedule_for(call), node, call.batch * body.strips, {FallbackCall::run, &body});
+    run_tasks(schedule_for(call), {.op = "matmul", .node = node}, call.batch * body.strips, {FallbackCall::run, &body});
     return {};
   }
   matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
@@ -90,7 +82,7 @@ Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands,
                      .buffers = args.buffers.data(),
                      .params = args.params.data(),
                      .workspaces = workspaces};
-  run_tasks(schedule_for(call), node, launch.space.count, {jit::run_range, &launch});
+  run_tasks(schedule_for(call), {.op = "matmul", .node = node}, launch.space.count, {jit::run_range, &launch});
   if (launch.out_of_memory.load(std::memory_order_relaxed))
     return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));
   return {};

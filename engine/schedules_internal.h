@@ -31,4 +31,13 @@ class Schedules {
   std::map<int, std::unique_ptr<runtime::Schedule>> by_threads_;
 };
 
+// Tasks [0, tasks) of an op on a schedule, or inline where there is none.
+inline void run_tasks(runtime::Schedule* schedule, runtime::RegionTag tag, int64_t tasks, runtime::RangeBody body) {
+  if (schedule != nullptr && tasks > 1) {
+    schedule->for_range(tag, tasks, 1, body);
+  } else if (tasks > 0) {
+    body.fn(body.context, 0, tasks);
+  }
+}
+
 }  // namespace hone

@@ -38,11 +38,7 @@ struct PlainPack {
 
 Status run_on_all_threads(Engine::State& state, std::string_view node, int64_t tasks, runtime::RangeBody body) {
   HONE_ASSIGN_OR_RETURN(runtime::Schedule * schedule, state.schedules.get(state.target.threads));
-  if (schedule == nullptr) {
-    body.fn(body.context, 0, tasks);
-  } else {
-    schedule->for_range({.op = "pack", .node = node}, tasks, 1, body);
-  }
+  run_tasks(schedule, {.op = "pack", .node = node}, tasks, body);
   return {};
 }
 

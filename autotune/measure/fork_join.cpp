@@ -9,8 +9,8 @@
 #include <memory>
 #include <numeric>
 #include <random>
-#include <thread>
 
+#include "autotune/measure/gather.h"
 #include "autotune/search/stats.h"
 
 namespace hone::autotune {
@@ -25,9 +25,6 @@ constexpr int64_t kPauseNs = 1'000'000;
 constexpr int kWarmUp = 3, kBusyRegions = 50, kPausedRegions = 4;
 // Below it the interval of choose_schedule() has no end.
 constexpr size_t kFewestRounds = 8;
-// A region does not wait for ever: a thread whose CPU is taken comes when the kernel lets it.
-constexpr int64_t kLatestNs = 20'000'000;
-constexpr int kSpinsBeforeYield = 2'000;
 constexpr double kMostOverdraft = 10;  // of the time that was asked for
 
 void busy_until(Clock& clock, int64_t end) {
@@ -35,28 +32,12 @@ void busy_until(Clock& clock, int64_t end) {
   }
 }
 
-// One moment for all ranges: were it counted from each one's arrival, a helper with many of them would wait for each.
-struct Meeting {
-  Clock& clock;
-  const int threads;
-  const int64_t latest;
-  std::atomic<int> arrived{0};
-
-  void take_part() {
-    arrived.fetch_add(1);
-    for (int spins = 0; arrived.load(std::memory_order_acquire) < threads; ++spins) {
-      if (spins < kSpinsBeforeYield) continue;
-      std::this_thread::yield();
-      if (clock.now_ns() > latest) return;
-    }
-    busy_until(clock, clock.now_ns() + kWorkNs);
-  }
-};
-
 double latency_ns(Schedule& schedule, Clock& clock) {
   const int64_t begin = clock.now_ns();
-  Meeting meeting{clock, schedule.parallelism(), begin + kLatestNs};
-  schedule.for_each({"fork_join", ""}, meeting.threads, 1, [&](int64_t) { meeting.take_part(); });
+  Meeting meeting(clock, schedule.parallelism());
+  schedule.for_each({"fork_join", ""}, schedule.parallelism(), 1, [&](int64_t) {
+    if (meeting.wait_for_all()) busy_until(clock, clock.now_ns() + kWorkNs);
+  });
   return static_cast<double>(std::max<int64_t>(clock.now_ns() - begin - kWorkNs, 0));
 }
 

@@ -52,4 +52,12 @@ RegionPolicy region_policy(const std::vector<db::ScheduleChoice>& stored, const 
   return policy;
 }
 
+Target make_target(const Machine& machine, const RegionPolicy& policy, std::span<jit::CodeGenerator* const> generators,
+                   Purpose purpose) {
+  Target target = make_target(machine, policy.schedule.threads, generators, purpose);
+  target.min_work = policy.min_work;
+  target.overruled = policy.overruled;
+  return target;
+}
+
 }  // namespace hone::plan

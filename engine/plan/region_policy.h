@@ -10,6 +10,7 @@
 
 #include "db/store.h"
 #include "engine/base/machine.h"
+#include "engine/plan/resolver.h"
 #include "engine/runtime/schedule.h"
 
 namespace hone::plan {
@@ -34,5 +35,9 @@ struct RegionPolicy {
 // `stored` newest first, as db::Store gives it. The default is TBB: it bears more threads than CPUs and other load.
 RegionPolicy region_policy(const std::vector<db::ScheduleChoice>& stored, const Machine& machine, int threads,
                            const ScheduleWish& wish = {});
+
+// What plans are made for where regions run as the policy says.
+Target make_target(const Machine& machine, const RegionPolicy& policy, std::span<jit::CodeGenerator* const> generators,
+                   Purpose purpose = Purpose::kExecute);
 
 }  // namespace hone::plan

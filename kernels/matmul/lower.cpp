@@ -447,7 +447,7 @@ class MatmulLowering {
 
   NextPanels next_panels(const Block& block, const Tile& tile, const Affine& k) {
     const int64_t per_tile = t_.nr / t_.panel;
-    const bool tile_by_tile = t_.order == TileOrder::kJi && block_tiles() > 1;
+    const bool tile_by_tile = announces_next_tile(t_);
     Affine next_tile = block.tile + tile.tile_in_block + (tile_by_tile ? 1 : block_tiles());
     Affine next_k = k;
     // Where the loop over k is the inner one, the same panels come next, further down, and other ones after the last.

@@ -1,4 +1,4 @@
-// What the lowering files of this folder share.
+// What the files of this folder share about lowering.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,10 @@
 #include "kernels/matmul/program.h"
 
 namespace hone::matmul {
+
+// How prefetch_next walks, of a canonical program: with ji the panels of the next tile of the same block; else those of
+// the next block, which where the loop over k is the inner one lie further down in the same panels.
+inline bool announces_next_tile(const TransformProgram& p) { return p.order == TileOrder::kJi && p.nc > p.nr; }
 
 // Where the elements of a strip of B come from and where the packed strip goes. Coordinates: p counts k-rows from the
 // start of the strip, c columns.

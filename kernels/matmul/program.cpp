@@ -270,7 +270,7 @@ TransformProgram lowering_identity(const MatmulProblem& problem, const Transform
   // One block of columns: rows alone are parallel, and little tells m from mn: the order of the two packings.
   const bool packs_both = p.pack_a != PackA::kNone && p.pack_b == PackB::kBlock;
   // What is announced beyond the block depends on which loop is the inner one.
-  const bool announces = p.prefetch_next && !whole_k && (p.order == TileOrder::kIj || p.nc == p.nr);
+  const bool announces = p.prefetch_next && !whole_k && !announces_next_tile(p);
   if (p.nc >= problem.n && p.parallel == ParallelDim::kM && !packs_both && !announces) p.parallel = ParallelDim::kMn;
   return p;
 }

@@ -114,9 +114,7 @@ Result<Where> where(const ExplainArgs& args, db::Store& store) {
   HONE_ASSIGN_OR_RETURN(
       w.policy,
       region_policy_in_force(&store, machine, args.threads > 0 ? args.threads : threads_in_force(machine).threads));
-  w.target = plan::make_target(machine, w.policy.schedule.threads, generators, plan::Purpose::kAsk);
-  w.target.min_work = w.policy.min_work;
-  w.target.overruled = w.policy.overruled;
+  w.target = plan::make_target(machine, w.policy, generators, plan::Purpose::kAsk);
   return w;
 }
 
