@@ -216,17 +216,16 @@ CeilingProbe::CeilingProbe(CeilingProbe&&) noexcept = default;
 CeilingProbe& CeilingProbe::operator=(CeilingProbe&&) noexcept = default;
 CeilingProbe::~CeilingProbe() = default;
 
-Result<CeilingProbe> CeilingProbe::create(const Machine& machine, runtime::ScheduleKind kind, int threads,
+Result<CeilingProbe> CeilingProbe::create(const Machine& machine, const runtime::ScheduleRequest& schedule,
                                           int64_t warm_bytes) {
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
-  if (threads == 1) kind = runtime::ScheduleKind::kSequential;
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> schedule, runtime::make_schedule({kind, threads}));
-  auto impl = std::make_unique<Impl>(Impl{.where = where, .schedule = std::move(schedule), .warm_bytes = warm_bytes});
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> made, runtime::make_schedule(schedule));
+  auto impl = std::make_unique<Impl>(Impl{.where = where, .schedule = std::move(made), .warm_bytes = warm_bytes});
   HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
   return CeilingProbe(std::move(impl));
 }
 
-// The better of two windows: the first may have woken a thread that slept.
+// The better of two windows: interference only ever lowers one.
 double CeilingProbe::gflops() { return std::max(impl_->fma->rate(), impl_->fma->rate()); }
 double CeilingProbe::read_gbs() {
   if (impl_->read.empty() && !impl_->make_read().ok()) return 0;

@@ -37,8 +37,8 @@ Result<Peak> measure_peak(const Machine& machine, const PeakOptions& options = {
 class CeilingProbe {
  public:
   // warm_bytes: 0 for reading from memory; else so many bytes are read again and again, from whatever cache holds them.
-  // `kind` as what is compared with it, so that both wait for the same threads.
-  static Result<CeilingProbe> create(const Machine& machine, runtime::ScheduleKind kind, int threads,
+  // `schedule` as of what is compared with it, so that both wait for the same threads.
+  static Result<CeilingProbe> create(const Machine& machine, const runtime::ScheduleRequest& schedule,
                                      int64_t warm_bytes = 0);
   CeilingProbe(CeilingProbe&&) noexcept;
   CeilingProbe& operator=(CeilingProbe&&) noexcept;

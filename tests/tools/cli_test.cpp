@@ -185,6 +185,13 @@ TEST_F(HoneCli, ScheduleOfTheEnvironment) {
   EXPECT_THAT(hone({"info"}, wrong).err, HasSubstr(" HONE_SCHEDULE=fibers "));
 }
 
+// A wish for one thread also counts where more are asked for: the ceilings are then of one thread, too.
+TEST_F(HoneCli, BenchRunsOnOneThreadWhereTheScheduleIsToBeSequential) {
+  const Outcome o = hone({"bench", kProblem, "--threads", "2", "--seconds", "0.1", "--json"},
+                         {.env = {{"HONE_SCHEDULE", "sequential"}}});
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
 TEST_F(HoneCli, BenchRowsAreRowsInEveryFormat) {
   for (const std::string format : {"json", "jsonl", "csv", "sql", "gbench"}) {
     const Outcome o = hone({"bench", kProblem, "--threads", "1", "-r", "5", "--seconds", "0.1", "-o", format});

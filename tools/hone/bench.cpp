@@ -112,8 +112,7 @@ Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int th
     const bool one_line = !s.line_per_codegen;
     const std::vector<jit::CodeGenerator*> only = one_line ? s.generators : std::vector<jit::CodeGenerator*>{g};
     const plan::RegionPolicy& regions = s.regions.at(threads);
-    plan::Target target = plan::make_target(s.machine, regions.schedule.threads, only);
-    target.min_work = regions.min_work;
+    const plan::Target target = plan::make_target(s.machine, regions, only);
     HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,
                           plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions()));
     const autotune::Candidate candidate{plan.program, plan.codegen, plan.threads};
@@ -174,7 +173,7 @@ Result<autotune::CeilingProbe> probe_for(const matmul::MatmulProblem& problem, c
   ceilings.level = warm ? level_of(problem, caches, threads) : Level::kMemory;
   // Not less than half of the L2 of each thread: a shorter window would time the opening of a region.
   const int64_t bytes = std::max(static_cast<int64_t>(bytes_of(problem)), caches.l2 / 2 * threads);
-  return autotune::CeilingProbe::create(s.machine, s.regions.at(threads).schedule.kind, threads,
+  return autotune::CeilingProbe::create(s.machine, s.regions.at(threads).schedule,
                                         ceilings.level == Level::kMemory ? 0 : bytes);
 }
 

@@ -41,8 +41,8 @@ constexpr double kLeastBudgetForRegions = 3;  // of which a tenth is enough for 
 constexpr int kCeilingWindows = 25;           // about 5 ms
 
 // The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
-double ceiling_now(const Machine& machine, runtime::ScheduleKind kind, int threads) {
-  Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, kind, threads);
+double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& schedule) {
+  Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, schedule);
   if (!probe.ok()) return 0;
   std::vector<double> windows;
   for (int i = 0; i < kCeilingWindows; ++i) windows.push_back(probe->gflops());
@@ -219,7 +219,7 @@ class TuneCommand {
       note(
           fmt::format("{}: too few rounds for a decision within the budget; the samples are kept", row.report.problem));
     if (row.report.winner.ns > 0)
-      row.ceiling_gflops = ceiling_now(s_.machine, s_.options.schedule, row.report.winner.threads);
+      row.ceiling_gflops = ceiling_now(s_.machine, {s_.options.schedule, row.report.winner.threads});
     if (exhaustive_ && row.report.winner.ns > 0 && !interrupted()) measure_all(problem, &row);
     finish(std::move(row));
   }
