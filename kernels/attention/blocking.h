@@ -1,0 +1,22 @@
+// The default AttentionProgram: chosen from shape, ISA and cache sizes alone. A pure function.
+#pragma once
+
+#include "engine/base/machine.h"
+#include "kernels/attention/program.h"
+
+namespace hone::attention {
+
+// What plan may be chosen. "" or "default": class online(kDefaultKeyBlock) only; "any": every class; else one class by
+// name. Error: invalid_argument listing the forms.
+Status check_numerics(std::string_view wanted);
+bool numerics_allowed(std::string_view wanted, std::string_view offered);
+
+// Always legal for the problem, and of a class that `numerics` (checked) allows.
+AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches,
+                                 std::string_view numerics = {});
+
+// Multiply-adds of a problem, or those that one core does while K, V, Q and O move to and from memory if these are
+// more.
+double region_work(const AttentionProblem& problem);
+
+}  // namespace hone::attention
