@@ -57,6 +57,10 @@ void activate_array(Activation activation, const float* x, float* y, int64_t n) 
       return dispatch<Activation::kGeluTanh>(x, y, n);
     case Activation::kGeluErf:
       return dispatch<Activation::kGeluErf>(x, y, n);
+    case Activation::kExpNonPositive:
+      return dispatch<Activation::kExpNonPositive>(x, y, n);
+    case Activation::kLog:
+      return dispatch<Activation::kLog>(x, y, n);
     case Activation::kRelu:
       return dispatch<Activation::kRelu>(x, y, n);
   }

@@ -24,6 +24,7 @@ struct ConstantCollector {
   static V max(V, V) { return {}; }
   static V fma(V, V, V) { return {}; }
   static V exponent(V) { return {}; }
+  static V bits_as_number(V) { return {}; }
 };
 
 }  // namespace
@@ -87,6 +88,16 @@ IrOps::V IrOps::exponent(V a) {
   builder_.unary(ir::UnaryOp::kShl, bits, bits, 23);
   V dst = destination({&a});
   builder_.unary(ir::UnaryOp::kBitcast, dst.ref_, bits);
+  release({&a});
+  return dst;
+}
+
+IrOps::V IrOps::bits_as_number(V a) {
+  if (integer_ < 0) integer_ = builder_.reg("bits", {DType::kS32, type_.lanes, false});
+  const ir::RegRef bits = ir::Builder::at(integer_);
+  builder_.unary(ir::UnaryOp::kBitcast, bits, a.ref_);
+  V dst = destination({&a});
+  builder_.unary(ir::UnaryOp::kToFloat, dst.ref_, bits);
   release({&a});
   return dst;
 }

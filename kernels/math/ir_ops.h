@@ -55,6 +55,7 @@ class IrOps {
   V max(V a, V b) { return binary(ir::BinaryOp::kMax, std::move(a), std::move(b)); }
   V fma(V a, V b, V c);
   V exponent(V a);
+  V bits_as_number(V a);
 
   int temporaries() const { return pool_->made; }  // registers made so far (not counting the integer one)
 

@@ -26,6 +26,7 @@ struct ScalarOps {
   [[gnu::always_inline]] static inline V exponent(V a) {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(a) << 23);
   }
+  [[gnu::always_inline]] static inline V bits_as_number(V a) { return static_cast<float>(std::bit_cast<int32_t>(a)); }
 };
 
 inline float scalar_activation(Activation a, float x) {

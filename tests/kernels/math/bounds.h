@@ -15,7 +15,10 @@ namespace hone::math {
 inline double exact(Activation a, double x) {
   switch (a) {
     case Activation::kExp:
+    case Activation::kExpNonPositive:
       return std::exp(x);
+    case Activation::kLog:
+      return std::log(x);
     case Activation::kTanh:
       return std::tanh(x);
     case Activation::kErf:
@@ -43,7 +46,10 @@ inline double allowed(Activation a, double x, double want) {
   constexpr double kT = 0x1p-24;
   const double size = std::fabs(want);
   switch (a) {
+    case Activation::kLog:
+      return 1.25 * 0x1p-23 + ulp(want);
     case Activation::kExp:
+    case Activation::kExpNonPositive:
       return size >= 0x1p-126 ? ulp(want) : 0x1p-126;
     case Activation::kTanh:
       return 3 * ulp(want);
@@ -63,6 +69,14 @@ inline double allowed(Activation a, double x, double want) {
   return 0;
 }
 
+// Whether anything is promised for x.
+inline bool in_domain(Activation a, float x) {
+  if (std::isnan(x)) return true;
+  if (a == Activation::kExpNonPositive) return x <= 0;
+  if (a == Activation::kLog) return x >= 0x1p-126f && x <= 0x1p126f;
+  return true;
+}
+
 struct Worst {
   double ratio = 0;  // error / allowed; above 1 is a failure, infinite for a NaN or infinity out of place
   float x = 0, got = 0;
@@ -70,6 +84,7 @@ struct Worst {
 };
 
 inline void check_one(Activation a, float x, float got, Worst* worst) {
+  if (!in_domain(a, x)) return;
   const double want = exact(a, x);
   double ratio = 0;
   if (std::isnan(x)) {

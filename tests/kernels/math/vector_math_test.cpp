@@ -80,6 +80,10 @@ TEST(VectorMathSpecial, ValuesAtTheEdges) {
       {Activation::kExp, 3e38f, kInf},
       {Activation::kExp, -88.1f, 0},
       {Activation::kExp, -3e38f, 0},
+      {Activation::kExpNonPositive, 0, 1},
+      {Activation::kExpNonPositive, -0.0f, 1},
+      {Activation::kExpNonPositive, -kInf, 0},
+      {Activation::kExpNonPositive, -3.4e38f, 0},
       {Activation::kTanh, kInf, 1},
       {Activation::kTanh, -kInf, -1},
       {Activation::kTanh, 9.1f, 1},
@@ -108,6 +112,25 @@ TEST(VectorMathSpecial, ValuesAtTheEdges) {
     EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(c.want))
         << activation_name(c.activation) << "(" << c.x << ") = " << got << ", want " << c.want;
   }
+}
+
+// What a softmax takes its weights from, for every float that it may meet: all 2^31 with a sign. Those above -2^-25
+// round to 1 and those below -104 to 0, so only the 2.6 * 10^8 between are compared with libm.
+TEST(VectorMathSpecial, ExpNonPositiveHoldsItsBoundForEveryFloat) {
+  std::vector<float> x(1 << 16), y(x.size());
+  Worst worst;
+  for (uint32_t first = 0x80000000u; first != 0; first += static_cast<uint32_t>(x.size())) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::bit_cast<float>(first + static_cast<uint32_t>(i));
+    activate_array(Activation::kExpNonPositive, x.data(), y.data(), static_cast<int64_t>(x.size()));
+    const float largest = x.front(), smallest = x.back();
+    if (!std::isnan(smallest) && (largest < -104 || smallest > -0x1p-25f)) {
+      const float want = largest < -104 ? 0.0f : 1.0f;
+      for (float got : y) ASSERT_EQ(got, want) << "near x=" << largest;
+    } else {
+      for (size_t i = 0; i < x.size(); ++i) check_one(Activation::kExpNonPositive, x[i], y[i], &worst);
+    }
+  }
+  EXPECT_LE(worst.ratio, 1) << "x=" << worst.x << " got " << worst.got << " want " << worst.want;
 }
 
 TEST(VectorMathSpecial, ErfIsOdd) {
