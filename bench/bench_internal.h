@@ -46,12 +46,8 @@ inline AlignedBuffer floats(int64_t count) {
 // Every task of a kernel, on this thread.
 inline void call(const jit::Executable& executable, void* const* buffers, const int64_t* params) {
   static jit::WorkspacePool workspaces;
-  jit::Launch launch{.executable = &executable,
-                     .space = ir::task_space(executable.bounds, params),
-                     .buffers = buffers,
-                     .params = params,
-                     .workspaces = &workspaces};
-  jit::run_range(&launch, 0, launch.space.count);
+  jit::Launch launch(executable, buffers, params, &workspaces);
+  jit::Launch::run_range(&launch, 0, launch.tasks());
 }
 
 // Lowers and compiles.

@@ -77,14 +77,9 @@ Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands,
     return {};
   }
   matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
-  jit::Launch launch{.executable = executable.get(),
-                     .space = ir::task_space(executable->bounds, args.params.data()),
-                     .buffers = args.buffers.data(),
-                     .params = args.params.data(),
-                     .workspaces = workspaces};
-  run_tasks(schedule_for(call), {.op = "matmul", .node = node}, launch.space.count, {jit::run_range, &launch});
-  if (launch.out_of_memory.load(std::memory_order_relaxed))
-    return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));
+  jit::Launch launch(*executable, args.buffers.data(), args.params.data(), workspaces);
+  run_tasks(schedule_for(call), {.op = "matmul", .node = node}, launch.tasks(), {jit::Launch::run_range, &launch});
+  if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));
   return {};
 }
 

@@ -85,13 +85,9 @@ Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& so
       continue;
     }
     void* buffers[] = {const_cast<float*>(src), dst};
-    jit::Launch launch{.executable = kernel.get(),
-                       .space = ir::task_space(kernel->bounds, nullptr),
-                       .buffers = buffers,
-                       .params = nullptr,
-                       .workspaces = &state.workspaces};
-    HONE_RETURN_IF_ERROR(run_on_all_threads(state, node, launch.space.count, {jit::run_range, &launch}));
-    if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
+    jit::Launch launch(*kernel, buffers, nullptr, &state.workspaces);
+    HONE_RETURN_IF_ERROR(run_on_all_threads(state, node, launch.tasks(), {jit::Launch::run_range, &launch}));
+    if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of packing");
   }
   return packed;
 }

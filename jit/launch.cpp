@@ -107,26 +107,65 @@ struct Lease {
   AlignedBuffer* const workspace;
 };
 
+void run_task(const Executable& executable, const LaunchItem& item, int64_t task, void* workspace) {
+  int64_t tasks[ir::kMaxParallelLoops];
+  item.space.values(task - (item.end - item.space.count), tasks);
+  const CompiledKernel& kernel = *executable.kernel;
+  if (const ir::TaskFn entry = kernel.entry()) {
+    entry(item.buffers, item.params, tasks, workspace);
+  } else {
+    kernel.run(item.buffers, item.params, tasks, workspace);
+  }
+}
+
 }  // namespace
 
-void run_range(void* launch, int64_t begin, int64_t end) {
+Launch::Launch(const Executable& executable, std::span<LaunchItem> items, WorkspacePool* workspaces, Walk walk)
+    : executable_(executable), items_(items), workspaces_(workspaces), walk_(walk) {
+  for (LaunchItem& item : items) item.end = tasks_ += item.space.count;
+}
+
+Launch::Launch(const Executable& executable, std::span<LaunchItem> items, WorkspacePool* workspaces,
+               const LaunchItem& only)
+    : executable_(executable), items_(items), workspaces_(workspaces), walk_(Walk::kRange), only_(only) {
+  only_.end = tasks_ = only_.space.count;
+}
+
+// Items without tasks end where they begin, so the first that ends beyond the task is the one that has it.
+const LaunchItem* Launch::item_of(int64_t task) const {
+  return &*std::upper_bound(items_.begin(), items_.end(), task,
+                            [](int64_t t, const LaunchItem& item) { return t < item.end; });
+}
+
+void Launch::run_range(void* launch, int64_t begin, int64_t end) {
+  if (begin >= end) return;
   auto& call = *static_cast<Launch*>(launch);
-  const int64_t bytes = call.executable->workspace_bytes;
-  const Lease lease(call.workspaces, bytes);
+  const int64_t bytes = call.executable_.workspace_bytes;
+  const Lease lease(call.workspaces_, bytes);
   if (lease.workspace == nullptr && bytes > 0) {
-    call.out_of_memory.store(true, std::memory_order_relaxed);
+    call.out_of_memory_.store(true, std::memory_order_relaxed);
     return;
   }
-  int64_t tasks[ir::kMaxParallelLoops];
-  const CompiledKernel& kernel = *call.executable->kernel;
-  const ir::TaskFn entry = kernel.entry();
-  for (int64_t t = begin; t < end; ++t) {
-    call.space.values(t, tasks);
-    if (entry != nullptr) {
-      entry(call.buffers, call.params, tasks, lease.data());
-    } else {
-      kernel.run(call.buffers, call.params, tasks, lease.data());
-    }
+  if (call.walk_ == Walk::kRange) {
+    call.run_ascending(begin, end, lease.data());
+  } else {
+    call.run_claimed(lease.data());
+  }
+}
+
+void Launch::run_ascending(int64_t begin, int64_t end, void* workspace) const {
+  for (const LaunchItem* item = item_of(begin); begin < end; ++item) {
+    for (const int64_t last = std::min(end, item->end); begin < last; ++begin)
+      run_task(executable_, *item, begin, workspace);
+  }
+}
+
+// Whatever the range was: a region returns when every range has, so nothing that was claimed is still running then.
+void Launch::run_claimed(void* workspace) {
+  for (;;) {
+    const int64_t task = tasks_ - 1 - claimed_.fetch_add(1, std::memory_order_relaxed);
+    if (task < 0) return;
+    run_task(executable_, *item_of(task), task, workspace);
   }
 }
 

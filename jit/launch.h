@@ -1,6 +1,6 @@
-// Running a compiled kernel: one executable, many callers. Whoever owns a Schedule (engine, tuner) hands it `run_range`
-// and a Launch; nothing here spawns, and a launch allocates nothing once its pool has as many workspaces as tasks run
-// at once.
+// Running a compiled kernel: one executable, many callers. Whoever owns a Schedule (engine, tuner) hands it a Launch
+// and its `run_range`; nothing here spawns, and a launch allocates nothing once its pool has as many workspaces as
+// tasks run at once.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "engine/base/aligned_buffer.h"
@@ -65,17 +66,57 @@ struct Executable {
 // Verifies and compiles.
 Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& generator, Isa isa);
 
-// One call of a kernel. Lives on the caller's stack while the Schedule runs it.
-struct Launch {
-  const Executable* executable;
+// One set of arguments that a kernel is called on; its tasks.
+struct LaunchItem {
+  LaunchItem() = default;
+  LaunchItem(const Executable& executable, void* const* its_buffers, const int64_t* its_params)
+      : space(ir::task_space(executable.bounds, its_params)), buffers(its_buffers), params(its_params) {}
+
   ir::TaskSpace space;
-  void* const* buffers;
-  const int64_t* params;
-  WorkspacePool* workspaces = nullptr;     // may be null for a kernel that needs none
-  std::atomic<bool> out_of_memory{false};  // some task found no workspace and did not run
+  void* const* buffers = nullptr;
+  const int64_t* params = nullptr;
+  int64_t end = 0;  // tasks of this item and of those before it; counted by Launch
 };
 
-// The body for a Schedule: runs tasks [begin, end) of the Launch that `launch` points to.
-void run_range(void* launch, int64_t begin, int64_t end);
+// Which tasks a thread runs, and when.
+enum class Walk : uint8_t {
+  kRange,      // those of its range, ascending: at each call the same, whose operands are in its core's cache
+  kLastFirst,  // from the last of all tasks to the first, each taken by whoever is free: for tasks that grow with their
+               // index, where ranges of equal length would be unequal work
+};
+
+// One call of a kernel on any number of items, whose tasks form one range [0, tasks()). Lives on the caller's stack
+// while the Schedule runs it, as do the items, which it numbers.
+class Launch {
+ public:
+  Launch(const Executable& executable, std::span<LaunchItem> items, WorkspacePool* workspaces,
+         Walk walk = Walk::kRange);
+  Launch(const Executable& executable, void* const* buffers, const int64_t* params, WorkspacePool* workspaces)
+      : Launch(executable, {&only_, 1}, workspaces, LaunchItem(executable, buffers, params)) {}
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  int64_t tasks() const { return tasks_; }
+  // Some task found no workspace and did not run.
+  bool out_of_memory() const { return out_of_memory_.load(std::memory_order_relaxed); }
+
+  // The body for a Schedule: `launch` points to a Launch. A Schedule has to be given all of [0, tasks()).
+  static void run_range(void* launch, int64_t begin, int64_t end);
+
+ private:
+  Launch(const Executable& executable, std::span<LaunchItem> items, WorkspacePool* workspaces, const LaunchItem& only);
+  const LaunchItem* item_of(int64_t task) const;
+  void run_ascending(int64_t begin, int64_t end, void* workspace) const;
+  void run_claimed(void* workspace);
+
+  const Executable& executable_;
+  const std::span<LaunchItem> items_;
+  WorkspacePool* const workspaces_;  // may be null for a kernel that needs none
+  const Walk walk_;
+  int64_t tasks_ = 0;
+  LaunchItem only_;
+  std::atomic<int64_t> claimed_{0};  // kLastFirst: from the end
+  std::atomic<bool> out_of_memory_{false};
+};
 
 }  // namespace hone::jit

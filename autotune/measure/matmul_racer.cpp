@@ -107,13 +107,9 @@ Status MatmulRacer::call(Ready& ready, runtime::Schedule& schedule, const Matmul
                          const matmul::MatmulOperands& operands) {
   const int64_t stride = problem_.b == BLayout::kPacked ? operands_.packed_stride(ready.width) : 0;
   const matmul::Arguments args = matmul::bind(shape, operands, stride);
-  jit::Launch launch{.executable = &ready.executable,
-                     .space = ir::task_space(ready.executable.bounds, args.params.data()),
-                     .buffers = args.buffers.data(),
-                     .params = args.params.data(),
-                     .workspaces = &workspaces_};
-  schedule.for_range({"matmul", node_}, launch.space.count, 1, {jit::run_range, &launch});
-  if (launch.out_of_memory) return resource_exhausted("no memory for a workspace");
+  jit::Launch launch(ready.executable, args.buffers.data(), args.params.data(), &workspaces_);
+  schedule.for_range({"matmul", node_}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
+  if (launch.out_of_memory()) return resource_exhausted("no memory for a workspace");
   return {};
 }
 

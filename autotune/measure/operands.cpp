@@ -152,13 +152,9 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
     float* source_item = weights_->rows.as<float>().data() + item * source_.batch_stride_b();
     float* packed_item = buffer.as<float>().data() + item * each;
     void* buffers[] = {source_item, packed_item};
-    jit::Launch launch{.executable = &executable,
-                       .space = ir::task_space(executable.bounds, nullptr),
-                       .buffers = buffers,
-                       .params = nullptr,
-                       .workspaces = &workspaces};
-    jit::run_range(&launch, 0, launch.space.count);
-    if (launch.out_of_memory) return resource_exhausted("no memory for the workspace of packing");
+    jit::Launch launch(executable, buffers, nullptr, &workspaces);
+    jit::Launch::run_range(&launch, 0, launch.tasks());
+    if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of packing");
   }
   weights_->packed.emplace(width, std::move(buffer));
   return {};

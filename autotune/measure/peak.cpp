@@ -40,13 +40,10 @@ class Runner {
   }
   // ns of one call, all threads awake.
   int64_t time(void* const* buffers, const int64_t* params) {
-    jit::Launch launch{.executable = &executable_,
-                       .space = ir::task_space(executable_.bounds, params),
-                       .buffers = buffers,
-                       .params = params};
+    jit::Launch launch(executable_, buffers, params, nullptr);
     gather(*schedule_);
     const int64_t begin = clock_.now_ns();
-    schedule_->for_range({"peak", node_}, launch.space.count, 1, {jit::run_range, &launch});
+    schedule_->for_range({"peak", node_}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
     return std::max<int64_t>(clock_.now_ns() - begin, 1);
   }
 

@@ -69,12 +69,8 @@ class EditedText : public ::testing::TestWithParam<std::string> {
     void* buffers[] = {a.data(), b.data(), result.c.data()};
     const int64_t params[] = {kM};
     jit::WorkspacePool workspaces;
-    jit::Launch launch{.executable = &*executable,
-                       .space = ir::task_space(executable->bounds, params),
-                       .buffers = buffers,
-                       .params = params,
-                       .workspaces = &workspaces};
-    jit::run_range(&launch, 0, launch.space.count);
+    jit::Launch launch(*executable, buffers, params, &workspaces);
+    jit::Launch::run_range(&launch, 0, launch.tasks());
     result.code.assign(executable->kernel->code().begin(), executable->kernel->code().end());
     return result;
   }

@@ -27,9 +27,8 @@ std::unique_ptr<runtime::Schedule> schedule(int threads) {
 
 void run(const jit::Executable& executable, runtime::Schedule& on, matmul::Arguments args) {
   static jit::WorkspacePool workspaces;  // of all cases: what one leaves behind the next must not show
-  jit::Launch launch{&executable, ir::task_space(executable.bounds, args.params.data()), args.buffers.data(),
-                     args.params.data(), &workspaces};
-  on.for_range({"matmul", "test"}, launch.space.count, 1, {jit::run_range, &launch});
+  jit::Launch launch(executable, args.buffers.data(), args.params.data(), &workspaces);
+  on.for_range({"matmul", "test"}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
 }
 
 // One program through one generator under each thread count.

@@ -47,10 +47,9 @@ std::vector<Named>& schedules() {
 
 void run(const jit::Executable& executable, Schedule& on, matmul::Arguments args) {
   static jit::WorkspacePool workspaces;
-  jit::Launch launch{&executable, ir::task_space(executable.bounds, args.params.data()), args.buffers.data(),
-                     args.params.data(), &workspaces};
-  on.for_range({"matmul", "parity"}, launch.space.count, 1, {jit::run_range, &launch});
-  ASSERT_FALSE(launch.out_of_memory);
+  jit::Launch launch(executable, args.buffers.data(), args.params.data(), &workspaces);
+  on.for_range({"matmul", "parity"}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
+  ASSERT_FALSE(launch.out_of_memory());
 }
 
 std::vector<jit::CodeGenerator*> generators_for(Isa isa) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace hone::jit {
@@ -22,10 +23,71 @@ TEST(JitLaunch, AWorkspaceComesBackFromAKernelThatThrows) {
   ASSERT_TRUE(pool.reserve(128, 1).ok());
   AlignedBuffer* const only = pool.acquire(128);
   pool.release(only);
-  Launch launch{.executable = &executable, .space = {}, .buffers = nullptr, .params = nullptr, .workspaces = &pool};
-  EXPECT_THROW(run_range(&launch, 0, 1), std::bad_alloc);
+  LaunchItem item;
+  Launch launch(executable, {&item, 1}, &pool);
+  EXPECT_THROW(Launch::run_range(&launch, 0, 1), std::bad_alloc);
   EXPECT_EQ(pool.acquire(128), only);
   pool.release(only);
+}
+
+// Notes (item, task) of every task it runs.
+class NotingKernel final : public CompiledKernel {
+ public:
+  using Task = std::pair<int64_t, int64_t>;
+  ir::TaskFn entry() const override { return nullptr; }
+  void run(void* const* buffers, const int64_t* params, const int64_t* tasks, void*) const override {
+    static_cast<std::vector<Task>*>(buffers[0])->push_back({params[0], tasks[0]});
+  }
+  std::span<const std::byte> code() const override { return {}; }
+};
+
+class JitLaunchItems : public ::testing::Test {
+ protected:
+  // Item i has counts[i] tasks.
+  explicit JitLaunchItems(std::vector<int64_t> counts = {0, 2, 0, 0, 3, 1, 0}) : params_(counts.size()) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      params_[i] = static_cast<int64_t>(i);
+      LaunchItem item;
+      item.space.rank = 1;
+      item.space.count = item.space.axes[0].count = counts[i];
+      item.buffers = buffers_;
+      item.params = &params_[i];
+      items_.push_back(item);
+    }
+  }
+
+  using Tasks = std::vector<NotingKernel::Task>;
+  const Tasks all_ = {{1, 0}, {1, 1}, {4, 0}, {4, 1}, {4, 2}, {5, 0}};
+  const Executable executable_{std::make_unique<NotingKernel>(), {}, 0};
+  Tasks ran_;
+  void* buffers_[1] = {&ran_};
+  std::vector<int64_t> params_;
+  std::vector<LaunchItem> items_;
+};
+
+TEST_F(JitLaunchItems, AnyRangeRunsItsTasksInOrder) {
+  for (int64_t begin = 0; begin <= 6; ++begin) {
+    for (int64_t end = begin; end <= 6; ++end) {
+      ran_.clear();
+      Launch launch(executable_, items_, nullptr);
+      ASSERT_EQ(launch.tasks(), 6);
+      Launch::run_range(&launch, begin, end);
+      EXPECT_EQ(ran_, Tasks(all_.begin() + begin, all_.begin() + end)) << begin << " to " << end;
+    }
+  }
+}
+
+TEST_F(JitLaunchItems, LastFirstRunsEachTaskOnceWhateverTheRanges) {
+  Launch launch(executable_, items_, nullptr, Walk::kLastFirst);
+  for (int64_t begin : {3, 0}) Launch::run_range(&launch, begin, begin + 3);
+  EXPECT_EQ(ran_, Tasks(all_.rbegin(), all_.rend()));
+}
+
+TEST_F(JitLaunchItems, NoItemsHaveNoTasks) {
+  Launch launch(executable_, {}, nullptr);
+  EXPECT_EQ(launch.tasks(), 0);
+  Launch::run_range(&launch, 0, 0);
+  EXPECT_TRUE(ran_.empty());
 }
 
 TEST(JitLaunch, ThePoolGrowsWhenAllAreLent) {
@@ -104,9 +166,10 @@ TEST(JitLaunch, NoMemoryIsAnError) {
   WorkspacePool pool;
   EXPECT_EQ(pool.reserve(int64_t{1} << 46, 1).code(), Code::kResourceExhausted);
   const Executable executable{std::make_unique<ThrowingKernel>(), {}, int64_t{1} << 46};
-  Launch launch{.executable = &executable, .space = {}, .buffers = nullptr, .params = nullptr, .workspaces = &pool};
-  run_range(&launch, 0, 1);  // does not get to the kernel
-  EXPECT_TRUE(launch.out_of_memory);
+  LaunchItem item;
+  Launch launch(executable, {&item, 1}, &pool);
+  Launch::run_range(&launch, 0, 1);  // does not get to the kernel
+  EXPECT_TRUE(launch.out_of_memory());
   EXPECT_TRUE(pool.reserve(64, 1).ok()) << "what did not fit must not be asked for again";
 }
 
