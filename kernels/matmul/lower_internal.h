@@ -39,7 +39,6 @@ class StripPacker {
  private:
   void emit_transposed(const StripCopy& copy);
   void transpose_block(const StripCopy& copy, ir::Affine p, int64_t c0, ir::RegRef load_mask, int64_t store_rows);
-  ir::RegId transpose_registers();
 
   ir::Builder& b_;
   int lanes_;

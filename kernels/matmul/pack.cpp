@@ -4,6 +4,7 @@
 // beyond n become zero: a kernel may read them but never store what comes of them.
 #include <algorithm>
 
+#include "kernels/ir/transpose.h"
 #include "kernels/matmul/lower_internal.h"
 
 namespace hone::matmul {
@@ -11,7 +12,6 @@ namespace hone::matmul {
 using ir::Access;
 using ir::Affine;
 using ir::Builder;
-using ir::PermuteOp;
 using ir::RegRef;
 
 namespace {
@@ -77,45 +77,8 @@ void StripPacker::transpose_block(const StripCopy& copy, Affine p, int64_t c0, R
       b_.constant(row, 0.0F);
     }
   }
-  const ir::RegId columns = transpose_registers();
+  const ir::RegId columns = ir::emit_transpose(b_, lanes_, x_, y_);
   for (int64_t r = 0; r < store_rows; ++r) b_.store(copy.dst(p + r, c0), Builder::at(columns, {r}));
-}
-
-// Transposes x; returns the tile that holds column c in register c. Per 128-bit group first (unpack 32, unpack 64),
-// then the groups are dealt out.
-ir::RegId StripPacker::transpose_registers() {
-  auto x = [&](int64_t i) { return Builder::at(x_, {i}); };
-  auto y = [&](int64_t i) { return Builder::at(y_, {i}); };
-  for (int64_t i = 0; i < lanes_; i += 2) {
-    b_.permute(PermuteOp::kUnpackLo32, y(i), x(i), x(i + 1));
-    b_.permute(PermuteOp::kUnpackHi32, y(i + 1), x(i), x(i + 1));
-  }
-  for (int64_t q = 0; q < lanes_; q += 4) {
-    b_.permute(PermuteOp::kUnpackLo64, x(q + 0), y(q + 0), y(q + 2));
-    b_.permute(PermuteOp::kUnpackHi64, x(q + 1), y(q + 0), y(q + 2));
-    b_.permute(PermuteOp::kUnpackLo64, x(q + 2), y(q + 1), y(q + 3));
-    b_.permute(PermuteOp::kUnpackHi64, x(q + 3), y(q + 1), y(q + 3));
-  }
-  // Now group g of x[4q + c] holds rows 4q..4q+3 of column 4g + c.
-  if (lanes_ == 8) {
-    for (int64_t c = 0; c < 4; ++c) {
-      b_.permute(PermuteOp::kGroups, y(c), x(c), x(4 + c), 0x20);
-      b_.permute(PermuteOp::kGroups, y(4 + c), x(c), x(4 + c), 0x31);
-    }
-    return y_;
-  }
-  for (int64_t c = 0; c < 4; ++c) {
-    const RegRef even01 = y(c), odd01 = y(4 + c), even23 = y(8 + c), odd23 = y(12 + c);
-    b_.permute(PermuteOp::kGroups, even01, x(c), x(4 + c), 0x88);
-    b_.permute(PermuteOp::kGroups, odd01, x(c), x(4 + c), 0xdd);
-    b_.permute(PermuteOp::kGroups, even23, x(8 + c), x(12 + c), 0x88);
-    b_.permute(PermuteOp::kGroups, odd23, x(8 + c), x(12 + c), 0xdd);
-    b_.permute(PermuteOp::kGroups, x(c), even01, even23, 0x88);
-    b_.permute(PermuteOp::kGroups, x(8 + c), even01, even23, 0xdd);
-    b_.permute(PermuteOp::kGroups, x(4 + c), odd01, odd23, 0x88);
-    b_.permute(PermuteOp::kGroups, x(12 + c), odd01, odd23, 0xdd);
-  }
-  return x_;
 }
 
 int64_t packed_elements(int64_t n, int64_t k, int64_t panel) { return round_up(n, panel) * k; }

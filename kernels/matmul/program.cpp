@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
-#include <vector>
 
 #include "kernels/matmul/lower_internal.h"
+#include "kernels/text/program_steps.h"
 
 namespace hone::matmul {
 namespace {
@@ -22,104 +21,6 @@ constexpr std::array<std::string_view, 3> kParallelNames = {"m", "n", "mn"};
 // Bound of everything that unrolls: the largest kernel stays near 256 KiB of code, well inside what the code generators
 // compile in their time budgets.
 constexpr int64_t kMaxUnrolledFma = 6000;
-constexpr int64_t kMaxKnob = int64_t{1} << 40;
-
-struct Step {
-  std::string_view name;
-  std::vector<std::string_view> args;
-  size_t column;
-};
-
-Status parse_error(std::string_view text, size_t column, const std::string& what) {
-  return invalid_argument(fmt::format("program '{}': {} at column {}", text, what, column + 1));
-}
-
-Result<std::vector<Step>> split_steps(std::string_view text) {
-  std::vector<Step> steps;
-  size_t at = 0;
-  while (at < text.size()) {
-    if (text[at] == ' ') {
-      ++at;
-      continue;
-    }
-    const size_t open = text.find('(', at);
-    if (open == std::string_view::npos) return parse_error(text, at, "expected 'step(arguments)'");
-    const size_t close = text.find(')', open);
-    if (close == std::string_view::npos) return parse_error(text, open, "'(' without ')'");
-    Step step{text.substr(at, open - at), {}, at};
-    std::string_view args = text.substr(open + 1, close - open - 1);
-    while (true) {
-      const size_t comma = args.find(',');
-      step.args.push_back(args.substr(0, comma));
-      if (comma == std::string_view::npos) break;
-      args.remove_prefix(comma + 1);
-    }
-    steps.push_back(std::move(step));
-    at = close + 1;
-  }
-  return steps;
-}
-
-class StepReader {
- public:
-  StepReader(std::string_view text, std::vector<Step> steps) : text_(text), steps_(std::move(steps)) {}
-
-  // The next step must have this name and this many arguments.
-  Result<const Step*> next(std::string_view name, size_t args) {
-    if (at_ >= steps_.size()) return parse_error(text_, text_.size(), fmt::format("step {}(...) is missing", name));
-    const Step& step = steps_[at_++];
-    if (step.name != name)
-      return parse_error(text_, step.column, fmt::format("expected {}(...), got '{}'", name, step.name));
-    if (step.args.size() != args)
-      return parse_error(text_, step.column,
-                         fmt::format("{} takes {} arguments, got {}", name, args, step.args.size()));
-    return &step;
-  }
-
-  // A step "name(1)" that may be left out.
-  Status option(std::string_view name, bool* on) {
-    if (at_ >= steps_.size() || steps_[at_].name != name) return {};
-    HONE_ASSIGN_OR_RETURN(const Step* step, next(name, 1));
-    int value = 0;
-    HONE_RETURN_IF_ERROR(integer(*step, 0, 1, &value));
-    if (value != 1) return parse_error(text_, step->column, fmt::format("{} takes 1, or is left out", name));
-    *on = true;
-    return {};
-  }
-
-  template <typename Int>
-  Status integer(const Step& step, size_t arg, Int lowest, Int* out) const {
-    const std::string_view s = step.args[arg];
-    Int value = 0;
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-    if (error != std::errc() || end != s.data() + s.size() || value < lowest || static_cast<int64_t>(value) > kMaxKnob)
-      return parse_error(text_, step.column, fmt::format("{} needs an integer >= {}, got '{}'", step.name, lowest, s));
-    *out = value;
-    return {};
-  }
-
-  template <typename Enum, size_t N>
-  Status choice(const Step& step, const std::array<std::string_view, N>& names, Enum* out) const {
-    for (size_t i = 0; i < N; ++i) {
-      if (names[i] == step.args[0]) {
-        *out = static_cast<Enum>(i);
-        return {};
-      }
-    }
-    return parse_error(text_, step.column,
-                       fmt::format("{} takes one of {}, got '{}'", step.name, fmt::join(names, ", "), step.args[0]));
-  }
-
-  Status at_end() const {
-    if (at_ == steps_.size()) return {};
-    return parse_error(text_, steps_[at_].column, fmt::format("unexpected step '{}'", steps_[at_].name));
-  }
-
- private:
-  std::string_view text_;
-  std::vector<Step> steps_;
-  size_t at_ = 0;
-};
 
 Status check_registers(const TransformProgram& p) {
   const IsaInfo& isa = isa_info(p.isa);
@@ -152,40 +53,39 @@ std::string to_string(const TransformProgram& p) {
       kParallelNames[static_cast<size_t>(p.parallel)]);
 }
 
-Result<TransformProgram> parse_program(std::string_view text) {
-  HONE_ASSIGN_OR_RETURN(std::vector<Step> steps, split_steps(text));
-  StepReader reader(text, std::move(steps));
+Result<TransformProgram> parse_program(std::string_view program) {
+  HONE_ASSIGN_OR_RETURN(text::StepReader reader, text::StepReader::open(program));
   TransformProgram p;
 
-  HONE_ASSIGN_OR_RETURN(const Step* vectorize, reader.next("vectorize", 2));
+  HONE_ASSIGN_OR_RETURN(const text::Step* vectorize, reader.next("vectorize", 2));
   const std::optional<Isa> isa = parse_isa(vectorize->args[0]);
-  if (!isa) return parse_error(text, vectorize->column, fmt::format("unknown ISA '{}'", vectorize->args[0]));
+  if (!isa) return text::program_error(program, vectorize->column, fmt::format("unknown ISA '{}'", vectorize->args[0]));
   p.isa = *isa;
   HONE_RETURN_IF_ERROR(reader.integer(*vectorize, 1, 1, &p.lanes));
 
-  HONE_ASSIGN_OR_RETURN(const Step* tile, reader.next("register_tile", 2));
+  HONE_ASSIGN_OR_RETURN(const text::Step* tile, reader.next("register_tile", 2));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*tile, 0, 1, &p.mr));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*tile, 1, 1, &p.nr));
-  HONE_ASSIGN_OR_RETURN(const Step* block, reader.next("tile", 3));
+  HONE_ASSIGN_OR_RETURN(const text::Step* block, reader.next("tile", 3));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 0, 1, &p.mc));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 1, 1, &p.nc));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 2, 1, &p.kc));
 
-  HONE_ASSIGN_OR_RETURN(const Step* order, reader.next("order", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* order, reader.next("order", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*order, kOrderNames, &p.order));
-  HONE_ASSIGN_OR_RETURN(const Step* pack_a, reader.next("pack_a", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* pack_a, reader.next("pack_a", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*pack_a, kPackANames, &p.pack_a));
-  HONE_ASSIGN_OR_RETURN(const Step* pack_b, reader.next("pack_b", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* pack_b, reader.next("pack_b", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*pack_b, kPackBNames, &p.pack_b));
-  HONE_ASSIGN_OR_RETURN(const Step* panel, reader.next("panel", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* panel, reader.next("panel", 1));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*panel, 0, 1, &p.panel));
-  HONE_ASSIGN_OR_RETURN(const Step* unroll, reader.next("unroll_k", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* unroll, reader.next("unroll_k", 1));
   HONE_RETURN_IF_ERROR(reader.integer(*unroll, 0, 1, &p.unroll_k));
-  HONE_ASSIGN_OR_RETURN(const Step* prefetch, reader.next("prefetch_b", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* prefetch, reader.next("prefetch_b", 1));
   HONE_RETURN_IF_ERROR(reader.integer(*prefetch, 0, 0, &p.prefetch_b));
   HONE_RETURN_IF_ERROR(reader.option("prefetch_next", &p.prefetch_next));
   HONE_RETURN_IF_ERROR(reader.option("prefetch_c", &p.prefetch_c));
-  HONE_ASSIGN_OR_RETURN(const Step* parallel, reader.next("parallel", 1));
+  HONE_ASSIGN_OR_RETURN(const text::Step* parallel, reader.next("parallel", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*parallel, kParallelNames, &p.parallel));
   HONE_RETURN_IF_ERROR(reader.at_end());
   return p;
