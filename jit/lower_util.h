@@ -44,7 +44,7 @@ size_t register_elements(const ir::Register& reg);
 // Byte address of an access: base + sum(terms) + sum(products) + offset. Accesses that differ only in `offset` share a
 // pointer; that is what makes an unrolled register tile cheap to address.
 struct Address {
-  // coef * value(stride) * value(index): a runtime stride times a parallel variable, fixed for the whole task.
+  // coef * value(stride) * value(index): a runtime stride times a variable.
   struct Product {
     ir::VarId stride, index;
     int64_t coef;

@@ -21,8 +21,11 @@ bool fits_imm32(int64_t v) {
   return v >= std::numeric_limits<int32_t>::min() && v <= std::numeric_limits<int32_t>::max();
 }
 
-bool uses(const std::vector<ir::Affine::Term>& terms, ir::VarId v) {
-  return std::any_of(terms.begin(), terms.end(), [&](const ir::Affine::Term& t) { return t.var == v; });
+// For what has terms and products: an Address or a pointer to one.
+template <typename T>
+bool uses(const T& pointer, ir::VarId v) {
+  return std::any_of(pointer.terms.begin(), pointer.terms.end(), [&](const auto& t) { return t.var == v; }) ||
+         std::any_of(pointer.products.begin(), pointer.products.end(), [&](const auto& p) { return p.index == v; });
 }
 
 }  // namespace
@@ -102,8 +105,8 @@ void IntegerEmitter::compare(const Gp& value, const ir::Affine& e) {
 x86::Gp IntegerEmitter::let_register() { return inner_.active ? cc_.newInt64() : value_; }
 
 void IntegerEmitter::define(ir::VarId v, const Gp& value) {
-  std::erase_if(local_, [&](const Pointer& p) { return uses(p.terms, v); });
-  std::erase_if(homes_, [&](const PointerHome& p) { return uses(p.terms, v); });
+  std::erase_if(local_, [&](const Pointer& p) { return uses(p, v); });
+  std::erase_if(homes_, [&](const PointerHome& p) { return uses(p, v); });
   Variable& var = variable(v);
   if (inner_.active) {
     var.reg = value;
@@ -139,6 +142,15 @@ void IntegerEmitter::add_terms(const Gp& sum, const Terms& terms) {
       multiply(term_, t.coef);
       cc_.add(sum, term_);
     }
+  }
+}
+
+void IntegerEmitter::add_products(const Gp& sum, const Products& products) {
+  for (const Address::Product& p : products) {
+    apply(x86::Inst::kIdMov, term_, p.stride);
+    apply(x86::Inst::kIdImul, term_, p.index);
+    multiply(term_, p.coef);
+    cc_.add(sum, term_);
   }
 }
 
@@ -180,6 +192,19 @@ const x86::Mem& IntegerEmitter::home(ir::VarId v) {
   return var.home;
 }
 
+x86::Mem IntegerEmitter::multiple_home(ir::VarId param, int64_t factor) {
+  for (const MultipleHome& m : multiples_)
+    if (m.param == param && m.factor == factor) return m.home;
+  const Mem from = home(param), made = cc_.newStack(8, 8);
+  emit_at(entry_, [&] {
+    cc_.mov(term_, from);
+    multiply(term_, factor);
+    cc_.mov(made, term_);
+  });
+  multiples_.push_back({param, factor, made});
+  return made;
+}
+
 // ---- addresses -----------------------------------------------------------------------------------------------------
 
 x86::Mem IntegerEmitter::address(const ir::Access& access) {
@@ -204,9 +229,14 @@ x86::Mem IntegerEmitter::address(const ir::Access& access) {
 
 // Accesses whose variables all have their values in front of the innermost loop.
 bool IntegerEmitter::hoistable(const Address& a) const {
-  return std::all_of(a.terms.begin(), a.terms.end(), [&](const ir::Affine::Term& t) {
-    return t.var == inner_.var || !variables_[static_cast<size_t>(t.var)].reg.isValid();
-  });
+  const auto known = [&](ir::VarId v) { return v == inner_.var || !in_register(v); };
+  return std::all_of(a.terms.begin(), a.terms.end(), [&](const auto& t) { return known(t.var); }) &&
+         std::all_of(a.products.begin(), a.products.end(), [&](const auto& p) { return known(p.index); });
+}
+
+// Variables without a home: of the innermost loop and lets inside it.
+bool IntegerEmitter::in_register(ir::VarId v) const {
+  return inner_.active && (v == inner_.var || variables_[static_cast<size_t>(v)].reg.isValid());
 }
 
 // A register that no other known pointer has.
@@ -222,39 +252,57 @@ x86::Gp IntegerEmitter::pointer_register(bool hoist) {
 
 // p = the variable part of a plus far. With `hoist`, for the first iteration of the innermost loop.
 void IntegerEmitter::compute_pointer(const Gp& p, const Address& a, int64_t far, bool hoist) {
+  const ir::Affine first = hoist ? env_.fold(inner_.lo) : ir::Affine();
   ir::Affine outer = far;
-  Terms in_registers;
+  Terms terms_in_registers;
+  Products outer_products, products_in_registers;
   for (const ir::Affine::Term& t : a.terms) {
     if (hoist && t.var == inner_.var) {
-      outer += env_.fold(inner_.lo) * t.coef;
-    } else if (inner_.active && (t.var == inner_.var || variable(t.var).reg.isValid())) {
-      in_registers.push_back(t);
+      outer += first * t.coef;
+    } else if (in_register(t.var)) {
+      terms_in_registers.push_back(t);
     } else {
       outer += ir::Affine::var(t.var, t.coef);
     }
   }
-  cc_.mov(p, pointer_home(a.base, a.products, outer.terms()));
-  add_terms(p, in_registers);
+  for (const Address::Product& product : a.products) {
+    if (hoist && product.index == inner_.var) {
+      outer += ir::Affine::var(product.stride, wrap_mul(product.coef, first.constant()));
+      for (const ir::Affine::Term& t : first.terms())
+        outer_products.push_back({product.stride, t.var, wrap_mul(product.coef, t.coef)});
+    } else {
+      (in_register(product.index) ? products_in_registers : outer_products).push_back(product);
+    }
+  }
+  cc_.mov(p, pointer_home(a.base, outer_products, outer.terms()));
+  add_terms(p, terms_in_registers);
+  add_products(p, products_in_registers);
   add_constant(p, outer.constant());
 }
 
-x86::Mem IntegerEmitter::pointer_home(ir::BufferId base, const std::vector<Address::Product>& products,
-                                      const Terms& terms) {
+// A pointer is made where the last of its variables gets its value, from the pointer over the others.
+x86::Mem IntegerEmitter::pointer_home(ir::BufferId base, const Products& products, const Terms& terms) {
   for (const PointerHome& h : homes_)
     if (h.base == base && h.terms == terms && h.products == products) return h.home;
   const PointerHome made{base, terms, products, cc_.newStack(8, 8)};
-  const auto last = std::max_element(terms.begin(), terms.end(), [&](const auto& a, const auto& b) {
-    return variable(a.var).order < variable(b.var).order;
-  });
-  if (last == terms.end() || variable(last->var).order == 0) {
+  ir::VarId last = -1;
+  const auto later = [&](ir::VarId v) {
+    if (variable(v).order > (last < 0 ? 0 : variable(last).order)) last = v;
+  };
+  for (const ir::Affine::Term& t : terms) later(t.var);
+  for (const Address::Product& p : products) later(p.index);
+  if (last < 0) {
     emit_at(entry_, [&] { compute_at_entry(made); });
   } else {
-    Terms earlier = terms;
-    std::erase(earlier, *last);
-    const Mem from = pointer_home(base, products, earlier);
-    emit_at(variable(last->var).defined_at, [&] {
+    Terms earlier, latest;
+    Products earlier_products, latest_products;
+    for (const ir::Affine::Term& t : terms) (t.var == last ? latest : earlier).push_back(t);
+    for (const Address::Product& p : products) (p.index == last ? latest_products : earlier_products).push_back(p);
+    const Mem from = pointer_home(base, earlier_products, earlier);
+    emit_at(variable(last).defined_at, [&] {
       cc_.mov(pointer_, from);
-      add_terms(pointer_, {*last});
+      add_terms(pointer_, latest);
+      add_products(pointer_, latest_products);
       cc_.mov(made.home, pointer_);
     });
   }
@@ -262,7 +310,7 @@ x86::Mem IntegerEmitter::pointer_home(ir::BufferId base, const std::vector<Addre
   return made.home;
 }
 
-// The argument, plus products of runtime strides and parallel variables, plus terms over params and parallel variables.
+// The argument, plus products and terms over params and parallel variables.
 void IntegerEmitter::compute_at_entry(const PointerHome& p) {
   if (p.base == Address::kWorkspace) {
     cc_.mov(pointer_, workspace_);
@@ -270,8 +318,9 @@ void IntegerEmitter::compute_at_entry(const PointerHome& p) {
     cc_.mov(pointer_, x86::ptr(buffers_, argument_index_[static_cast<size_t>(p.base)] * 8));
   }
   for (const Address::Product& product : p.products) {
+    const bool param = kernel_.vars[static_cast<size_t>(product.index)].kind == ir::VarKind::kParam;
     cc_.mov(term_, x86::ptr(params_, variable(product.stride).argument * 8));
-    cc_.imul(term_, x86::ptr(tasks_, variable(product.index).argument * 8));
+    cc_.imul(term_, x86::ptr(param ? params_ : tasks_, variable(product.index).argument * 8));
     multiply(term_, product.coef);
     cc_.add(pointer_, term_);
   }
@@ -307,6 +356,9 @@ void IntegerEmitter::end_inner_loop() {
   for (const Pointer& p : inner_.pointers) {
     for (const ir::Affine::Term& t : p.terms)
       if (t.var == inner_.var) add_constant(p.gp, wrap_mul(t.coef, inner_.step));
+    for (const Address::Product& product : p.products)
+      if (product.index == inner_.var)
+        cc_.add(p.gp, multiple_home(product.stride, wrap_mul(product.coef, inner_.step)));
   }
   Gp& reg = variable(inner_.var).reg;
   if (reg.isValid()) add_constant(reg, inner_.step);

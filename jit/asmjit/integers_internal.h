@@ -10,9 +10,10 @@
 // Accesses are grouped by (base, variable part of the byte offset); what is constant goes into the displacement. A
 // variable part over outer variables is a pointer with a home of its own, computed where the last of its variables gets
 // its value: the pointer over (i, j, jj) is the pointer over (i, j) plus one term, whichever of the versions and
-// branches inside use it. In an innermost loop over v a group's pointer starts there and advances by coef(v) * step per
-// iteration. All of this is made when an access first needs it, by moving the emitter's cursor back to where the code
-// belongs.
+// branches inside use it. Terms with a runtime stride (Address::Product) are treated alike, so that a row's product is
+// computed once a row. In an innermost loop over v a group's pointer starts there and advances by coef(v) * step per
+// iteration, and by coef(v) * step * stride, a multiple of a parameter that has a home of its own. All of this is made
+// when an access first needs it, by moving the emitter's cursor back to where the code belongs.
 //
 // Virtual registers are reused for each role (scratch, counter, n-th pointer): asmjit's allocation time grows with the
 // product of registers and blocks, and they never live at once.
@@ -70,12 +71,13 @@ class IntegerEmitter {
   using Gp = asmjit::x86::Gp;
   using Mem = asmjit::x86::Mem;
   using Terms = std::vector<ir::Affine::Term>;
+  using Products = std::vector<Address::Product>;
 
   // A register that holds the variable part of an address.
   struct Pointer {
     ir::BufferId base;
     Terms terms;
-    std::vector<Address::Product> products;
+    Products products;
     int64_t far;  // what displacements do not reach
     int depth;    // of conditionals around the code that computes it
     Gp gp;
@@ -85,7 +87,13 @@ class IntegerEmitter {
   struct PointerHome {
     ir::BufferId base;
     Terms terms;
-    std::vector<Address::Product> products;
+    Products products;
+    Mem home;
+  };
+  // A parameter times a constant.
+  struct MultipleHome {
+    ir::VarId param;
+    int64_t factor;
     Mem home;
   };
   struct Variable {
@@ -109,13 +117,16 @@ class IntegerEmitter {
   void emit_at(asmjit::BaseNode*& where, F&& f);
   void apply(asmjit::InstId inst, const Gp& dst, ir::VarId v);
   void add_terms(const Gp& sum, const Terms& terms);
+  void add_products(const Gp& sum, const Products& products);
   void add_constant(const Gp& sum, int64_t value);
   void multiply(const Gp& value, int64_t factor);
   const Mem& home(ir::VarId v);
-  Mem pointer_home(ir::BufferId base, const std::vector<Address::Product>& products, const Terms& terms);
+  Mem multiple_home(ir::VarId param, int64_t factor);
+  Mem pointer_home(ir::BufferId base, const Products& products, const Terms& terms);
   void compute_at_entry(const PointerHome& p);
   void compute_pointer(const Gp& p, const Address& a, int64_t far, bool hoist);
   bool hoistable(const Address& a) const;
+  bool in_register(ir::VarId v) const;
   Gp pointer_register(bool hoist);
 
   const ir::Kernel& kernel_;
@@ -132,6 +143,7 @@ class IntegerEmitter {
   std::vector<Variable> variables_;
   int definitions_ = 0;
   std::vector<PointerHome> homes_;
+  std::vector<MultipleHome> multiples_;
   std::vector<Pointer> local_;  // pointers computed in the current straight-line code
   int depth_ = 0;               // of conditionals around the current code
   InnerLoop inner_;

@@ -100,7 +100,7 @@ struct Buffer {
   DType dtype = DType::kF32;
   Scope scope = Scope::kIn;
   // Extent and stride (in elements) per dimension, outermost first. Each is a constant or exactly one kParam. The last
-  // stride is the constant 1. Only dimensions indexed by constants and parallel variables may have a kParam stride.
+  // stride is the constant 1.
   // Workspace buffers have constant extents and strides.
   std::vector<Affine> extents;
   std::vector<Affine> strides;

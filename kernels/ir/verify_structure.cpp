@@ -242,9 +242,6 @@ class Structure {
       if (Text wrong = affine(a.index[d]); !wrong.empty()) return wrong;
       const bool runtime = !b.strides[d].is_constant();
       for (const Affine::Term& t : a.index[d].terms()) {
-        if (runtime && kind(t.var) != VarKind::kParallel)
-          return "dimension " + std::to_string(d) + " of '" + b.name +
-                 "' has a runtime stride: only constants and parallel variables may index it";
         if (!runtime && std::max(Wide{t.coef}, -Wide{t.coef}) * b.strides[d].constant() > kMaxConstant)
           return "an address is beyond 2^60";
       }

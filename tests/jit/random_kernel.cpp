@@ -24,7 +24,6 @@ struct Integer {
   Affine value;
   Interval range;
   bool constant;  // unrolled or specialised: may index registers
-  bool task;      // parallel: may multiply a runtime stride
 };
 
 class RandomKernel {
@@ -35,7 +34,7 @@ class RandomKernel {
   }
 
   KernelCase make() {
-    for (const char* name : {"p", "q"}) scope_.push_back({Affine::var(b_.param(name)), {0, kMaxParam}, false, false});
+    for (const char* name : {"p", "q"}) scope_.push_back({Affine::var(b_.param(name)), {0, kMaxParam}, false});
     const auto ld = b_.param("ld");
     auto buffer = [&](const char* name, Scope scope, Affine stride) {
       buffers_.push_back(b_.buffer(
@@ -81,7 +80,7 @@ class RandomKernel {
     }
     const int64_t lo = draw(0, 2), hi = lo + draw(1, 4), step = draw(1, 3);
     b_.parallel("t", lo, hi, step, [&](Affine t) {
-      scope_.push_back({t, {lo, hi - 1}, false, true});
+      scope_.push_back({t, {lo, hi - 1}, false});
       tasks(parallel - 1);
       scope_.pop_back();
     });
@@ -100,13 +99,13 @@ class RandomKernel {
   }
 
   // An affine value over what is in scope whose range spans at most `span`.
-  Integer affine(int64_t span, bool constant_only = false, bool task_only = false) {
-    Integer e{draw(-3, 3), {0, 0}, true, true};
+  Integer affine(int64_t span, bool constant_only = false) {
+    Integer e{draw(-3, 3), {0, 0}, true};
     e.range = {e.value.constant(), e.value.constant()};
     for (int terms = static_cast<int>(pick(4)); terms > 0; --terms) {
       if (scope_.empty()) break;
       const Integer& v = scope_[pick(scope_.size())];
-      if ((constant_only && !v.constant) || (task_only && !v.task && !v.constant)) continue;
+      if (constant_only && !v.constant) continue;
       const int64_t coef = std::array<int64_t, 7>{1, 1, 2, -1, 3, -2, 5}[pick(7)];
       const Interval add =
           coef > 0 ? Interval{v.range.lo * coef, v.range.hi * coef} : Interval{v.range.hi * coef, v.range.lo * coef};
@@ -119,14 +118,14 @@ class RandomKernel {
     return e;
   }
   // The same, moved into [0, extent).
-  Affine index(int64_t extent, bool constant_only = false, bool task_only = false) {
-    Integer e = affine(extent - 1, constant_only, task_only);
+  Affine index(int64_t extent, bool constant_only = false) {
+    Integer e = affine(extent - 1, constant_only);
     const int64_t room = extent - 1 - (e.range.hi - e.range.lo);
     return e.value + (draw(0, room) - e.range.lo);
   }
 
   void with(const Affine& v, Interval range, bool constant, const std::function<void()>& body) {
-    scope_.push_back({v, range, constant, false});
+    scope_.push_back({v, range, constant});
     body();
     scope_.pop_back();
   }
@@ -176,20 +175,18 @@ class RandomKernel {
       case 0:
         scope_.push_back({b_.let_min("l", {a.value, c.value}),
                           {std::min(a.range.lo, c.range.lo), std::min(a.range.hi, c.range.hi)},
-                          false,
                           false});
         return;
       case 1:
         scope_.push_back({b_.let_max("l", {a.value, c.value}),
                           {std::max(a.range.lo, c.range.lo), std::max(a.range.hi, c.range.hi)},
-                          false,
                           false});
         return;
       default: {
         const int64_t by = draw(1, 8);
         const int64_t up = std::max<int64_t>(0, -a.range.lo);
         scope_.push_back(
-            {b_.let_floor_div("l", a.value + up, by), {(a.range.lo + up) / by, (a.range.hi + up) / by}, false, false});
+            {b_.let_floor_div("l", a.value + up, by), {(a.range.lo + up) / by, (a.range.hi + up) / by}, false});
       }
     }
   }
@@ -200,7 +197,7 @@ class RandomKernel {
   ir::RegRef maybe_mask() { return chance(30) ? m() : ir::RegRef{}; }
   ir::Access access(bool store) {
     const size_t b = store ? 1 + pick(3) : pick(4);
-    return {buffers_[b], {index(kRows, false, b == 3), index(kColumns)}};
+    return {buffers_[b], {index(kRows), index(kColumns)}};
   }
 
   void operation() {

@@ -212,6 +212,65 @@ KernelCase strided_tasks(int lanes) {
       "strided_tasks", b.finish(), {{3, 7 * lanes, 7 * lanes}, {5, 4 * lanes + 1, 50 * lanes}, {1, 1, 1}, {2, 2, 9}}};
 }
 
+// Runtime strides under every kind of index: rows of a serial loop with a loop over columns inside, the innermost loop
+// itself (once alone, once beside a let that needs its value), a let, a param, unrolled rows; a stride of 0 shares.
+KernelCase strided_rows(int lanes) {
+  Builder b("strided_rows");
+  const auto heads = b.param("heads"), q = b.param("q"), kv = b.param("kv");
+  const auto head = b.param("mask_head"), row = b.param("mask_row");
+  const Affine rows = Affine::var(q), keys = Affine::var(kv);
+  const auto mask = b.buffer({.name = "mask",
+                              .scope = Scope::kIn,
+                              .extents = {Affine::var(heads), rows, keys},
+                              .strides = {Affine::var(head), Affine::var(row), 1}});
+  const auto out = b.buffer(
+      {.name = "o", .scope = Scope::kInOut, .extents = {Affine::var(heads), rows, keys}, .strides = {3000, 200, 1}});
+  const auto rowsum = b.buffer(dense("rowsum", Scope::kInOut, {8, 4, lanes}));
+  const ir::RegType f{.lanes = lanes}, mt{.lanes = lanes, .mask = true};
+  const auto v = b.at(b.reg("v", f)), w = b.at(b.reg("w", f)), k = b.at(b.reg("k", mt));
+  b.parallel("h", 0, Affine::var(heads), 1, [&](Affine h) {
+    b.serial("i", 0, rows, 2, [&](Affine i) {
+      const Affine last = b.let_min("last", {i + 1, rows - 1});
+      b.serial("j", 0, keys, lanes, [&](Affine j) {
+        b.lane_mask(k, keys - j);
+        b.load(v, {mask, {h, i, j}}, k);
+        b.load(w, {mask, {h, last, j}}, k);
+        b.binary(ir::BinaryOp::kAdd, v, v, w);
+        b.store({out, {h, i, j}}, v, k);
+        b.store({out, {h, last, j}}, w, k);
+      });
+    });
+    const Affine some = b.let_min("some", {rows, 4});
+    b.lane_mask(k, keys);
+    b.constant(w, 0.0f);
+    b.serial("r", 0, some, 1, [&](Affine r) {
+      b.load(v, {mask, {h, r, 0}}, k);
+      b.binary(ir::BinaryOp::kMax, w, w, v);
+    });
+    b.if_ge_zero(7 - h, [&] { b.store({rowsum, {h, 0, 0}}, w); });
+    b.serial("s", 1, some, 2, [&](Affine s) {
+      const Affine back = b.let_max("back", {0, s - 2, 2 * s - 4});
+      b.load(v, {mask, {h, back, 0}}, k);
+      b.binary(ir::BinaryOp::kMin, w, w, v);
+      b.load(v, {mask, {h, some - s, 0}}, k);
+      b.binary(ir::BinaryOp::kSub, w, w, v);
+    });
+    b.if_ge_zero(7 - h, [&] { b.store({rowsum, {h, 1, 0}}, w); });
+    b.if_ge_zero(rows - 4, [&] {
+      b.serial("t", rows - 4, rows - 2, 1, [&](Affine t) {
+        b.unroll("u", 0, 3, 1, [&](Affine u) {
+          b.load(v, {mask, {h, t + u, 0}}, k);
+          b.fma(w, v, v, w);
+        });
+      });
+      b.if_ge_zero(7 - h, [&] { b.store({rowsum, {h, 2, 0}}, w); });
+    });
+  });
+  return {"strided_rows",
+          b.finish(),
+          {{2, 7, 3 * lanes + 1, 2000, 100}, {1, 1, 1, 0, 0}, {3, 5, lanes, 0, 64}, {2, 4, lanes - 1, 130, 0}}};
+}
+
 // Versions by a runtime count: over a register tile, nested, inside a loop, and with a known count.
 KernelCase versions(int lanes) {
   Builder b("versions");
@@ -423,9 +482,9 @@ ir::Kernel tile_kernel(const TileShape& t) {
 }
 
 std::vector<KernelCase> sample_kernels(int lanes) {
-  std::vector<KernelCase> all = {arithmetic(lanes),    tails(lanes),    masks(lanes),
-                                 strided_tasks(lanes), versions(lanes), nests(lanes),
-                                 packing(lanes),       pressure(lanes), prefetches(lanes)};
+  std::vector<KernelCase> all = {arithmetic(lanes),   tails(lanes),     masks(lanes), strided_tasks(lanes),
+                                 strided_rows(lanes), versions(lanes),  nests(lanes), packing(lanes),
+                                 pressure(lanes),     prefetches(lanes)};
   if (lanes >= 4) all.push_back(permutes(lanes));
   all.push_back({"tile", tile_kernel({.mr = 3, .nr = 2 * lanes, .k = 21, .lanes = lanes, .unroll = 3}), {{}}});
   all.push_back({"tile_versions",

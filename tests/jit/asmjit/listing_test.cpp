@@ -109,6 +109,35 @@ TEST(JitAsmjitListing, OuterIntegersStayOutOfTheInnerLoop) {
   EXPECT_EQ(loops.front().size(), 6u) << joined(loops.front());  // load, store, two pointers, counter, jump
 }
 
+// Rows at a runtime stride: a row's product is computed once a row, and a loop over rows adds a multiple of the stride.
+TEST(JitAsmjitListing, RuntimeStridesCostNoProductInTheInnerLoop) {
+  using ir::Affine;
+  for (bool rows_inside : {false, true}) {
+    ir::Builder b("rows");
+    const auto n = b.param("n"), ld = b.param("ld");
+    const auto x = b.buffer({.name = "x",
+                             .scope = ir::Scope::kInOut,
+                             .extents = {Affine::var(n), Affine::var(n)},
+                             .strides = {Affine::var(ld), 1}});
+    const auto v = b.at(b.reg("v", {.lanes = 4}));
+    b.serial(rows_inside ? "j" : "i", 0, Affine::var(n), rows_inside ? 4 : 1, [&](Affine outer) {
+      b.serial(rows_inside ? "i" : "j", 0, Affine::var(n), rows_inside ? 1 : 4, [&](Affine inner) {
+        const ir::Access access{x, rows_inside ? std::vector{inner, outer} : std::vector{outer, inner}};
+        b.load(v, access);
+        b.binary(ir::BinaryOp::kAdd, v, v, v);
+        b.store(access, v);
+      });
+    });
+    const auto listing = asmjit_listing(b.finish(), Isa::kAvx2);
+    ASSERT_TRUE(listing.ok()) << listing.status().to_string();
+    const auto loops = inner_loops(listing.value());
+    ASSERT_EQ(loops.size(), 1u);
+    // load, add, store, one pointer, counter, jump
+    EXPECT_EQ(loops.front().size(), 6u) << joined(loops.front());
+    EXPECT_EQ(count(loops.front(), "imul"), 0);
+  }
+}
+
 // The helper finds what it looks for.
 TEST(JitAsmjitListing, LoopsAreFound) {
   const auto loops = inner_loops("L1:\nmov rax, [rsp]\nL2:\nadd rax, 1\njg L2\njl L1\njmp L9\nL9:\nret\n");
