@@ -68,14 +68,11 @@ Result<const ReadyPlan*> Matmul::Impl::ready_for(int64_t m) {
 }
 
 Result<const ReadyPlan*> Matmul::Impl::fill(Slot& slot, int64_t planned_m) {
-  const std::lock_guard lock(filling_);
-  if (const ReadyPlan* ready = slot.ready.load(std::memory_order_acquire)) return ready;
-  matmul::MatmulProblem planned = problem_;
-  planned.m = planned_m;
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<const ReadyPlan> ready, make_ready(*state_, planned, constraints_));
-  owned_.push_back(std::move(ready));
-  slot.ready.store(owned_.back().get(), std::memory_order_release);
-  return owned_.back().get();
+  return filler_.fill(slot, [&] {
+    matmul::MatmulProblem planned = problem_;
+    planned.m = planned_m;
+    return make_ready(*state_, planned, constraints_);
+  });
 }
 
 // ---- preparing ----

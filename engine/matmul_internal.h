@@ -3,13 +3,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "engine/plan/buckets.h"
 #include "engine/ready_plan_internal.h"
+#include "engine/slots_internal.h"
 #include "engine/weights_internal.h"
 
 namespace hone {
@@ -24,9 +23,7 @@ class Matmul::Impl {
   int64_t weight_bytes() const { return weights_.memory.size(); }
 
  private:
-  struct Slot {
-    std::atomic<const ReadyPlan*> ready{nullptr};
-  };
+  using Slot = hone::Slot<ReadyPlan>;
   // An m of its own that the caller expects and that is not the m its bucket is planned for.
   struct Expected {
     int64_t m;
@@ -49,8 +46,7 @@ class Matmul::Impl {
   std::array<Slot, plan::kBuckets> buckets_;
   std::vector<Expected> expected_;  // sorted by m; fixed after create()
   std::vector<std::unique_ptr<Slot>> expected_slots_;
-  std::mutex filling_;
-  std::vector<std::unique_ptr<const ReadyPlan>> owned_;
+  SlotFiller<ReadyPlan> filler_;
 };
 
 }  // namespace hone

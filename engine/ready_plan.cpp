@@ -1,7 +1,7 @@
 // See ready_plan_internal.h.
 #include "engine/ready_plan_internal.h"
 
-#include "engine/base/log.h"
+#include "engine/plan_code_internal.h"
 #include "jit/launch.h"
 #include "kernels/matmul/bind.h"
 #include "kernels/matmul/blocking.h"
@@ -33,36 +33,6 @@ struct FallbackCall {
   }
 };
 
-// Compiles plan.program into `ready`; false when no generator can, with the reasons in ready.plan.rejected.
-Result<bool> compile_into(Engine::State& state, ReadyPlan& ready) {
-  plan::MatmulPlan& plan = ready.plan;
-  Result<ir::Kernel> kernel = matmul::lower(ready.problem, plan.program);
-  const std::string text = matmul::to_string(plan.program);
-  if (!kernel.ok()) {
-    plan.rejected.push_back({text, kernel.status().message()});
-    return false;
-  }
-  const std::vector<jit::CodeGenerator*> generators = state.generators_for(plan.program.isa, plan.codegen);
-  plan::Compiled compiled = plan::compile_first(state.kernels, *kernel, plan.program.isa, generators);
-  for (const plan::CompileFailure& f : compiled.failures) plan.rejected.push_back({text, f.codegen + ": " + f.why});
-  if (compiled.executable == nullptr) return false;
-  HONE_RETURN_IF_ERROR(state.workspaces.reserve(compiled.executable->workspace_bytes, plan.threads));
-  ready.executable = std::move(compiled.executable);
-  ready.workspaces = &state.workspaces;
-  plan.codegen = compiled.codegen;
-  return true;
-}
-
-void log_plan(const ReadyPlan& ready) {
-  HONE_LOG_EVENT(LogTopic::kDispatch, "plan",
-                 {{"problem", matmul::to_string(ready.problem)},
-                  {"program", matmul::to_string(ready.plan.program)},
-                  {"codegen", ready.plan.codegen},
-                  {"threads", ready.plan.threads},
-                  {"reason", plan::reason_name(ready.plan.reason)},
-                  {"rejected", ready.plan.rejected.size()}});
-}
-
 }  // namespace
 
 runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
@@ -89,53 +59,25 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
   ready->problem = problem;
   ready->node = matmul::to_string(problem);
   HONE_ASSIGN_OR_RETURN(ready->plan, plan::resolve(problem, state.target, state.decisions, constraints));
-  const bool nothing_to_do = problem.n == 0;
-  bool compiled = false;
-  if (nothing_to_do) {
+  if (problem.n == 0) {
     ready->plan.codegen = "none";
-  } else if (ready->plan.codegen != plan::kFallbackCodegen) {
-    HONE_ASSIGN_OR_RETURN(compiled, compile_into(state, *ready));
-    if (!compiled && ready->plan.reason != plan::Reason::kDefault) {
-      std::vector<plan::Rejection> rejected = std::move(ready->plan.rejected);
-      HONE_ASSIGN_OR_RETURN(ready->plan, plan::resolve(problem, state.target, {}, constraints));
-      ready->plan.rejected.insert(ready->plan.rejected.begin(), rejected.begin(), rejected.end());
-      HONE_ASSIGN_OR_RETURN(compiled, compile_into(state, *ready));
-    }
-    if (!compiled) {
-      ready->plan.codegen = plan::kFallbackCodegen;
-      ready->plan.reason = plan::Reason::kDefault;
-      ready->plan.from.reset();
-    }
+  } else {
+    const auto lower = [&](const matmul::TransformProgram& program) -> Result<std::vector<ir::Kernel>> {
+      HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(problem, program));
+      return std::vector<ir::Kernel>{std::move(kernel)};
+    };
+    const auto default_plan = [&] { return plan::resolve(problem, state.target, {}, constraints); };
+    HONE_ASSIGN_OR_RETURN(PlanCode code, compile_plan(state, ready->plan, lower, default_plan));
+    if (!code.empty()) ready->executable = std::move(code.front());
   }
+  ready->workspaces = &state.workspaces;
   HONE_ASSIGN_OR_RETURN(ready->schedule, state.schedules.get(ready->plan.threads));
   ready->min_work = state.target.min_work;
   ready->measured = plan::measured_as_it_runs(ready->plan, state.target);
-  log_plan(*ready);
+  log_plan(describe(*ready));
   return ready;
 }
 
-PlanInfo describe(const ReadyPlan& ready) {
-  const plan::MatmulPlan& plan = ready.plan;
-  PlanInfo info{.problem = matmul::to_string(ready.problem),
-                .program = matmul::to_string(plan.program),
-                .codegen = plan.codegen,
-                .threads = plan.threads,
-                .schedule = ready.schedule == nullptr ? "sequential" : ready.schedule->name(),
-                .numerics = plan.numerics,
-                .reason = std::string(plan::reason_name(plan.reason)),
-                .from = {},
-                .rejected = {}};
-  if (plan.from) {
-    info.from = PlanInfo::From{.problem = plan.from->problem,
-                               .m = plan.from->m,
-                               .machine = plan.from->machine,
-                               .engine = plan.from->engine,
-                               .codegen = plan.from->codegen,
-                               .ns = plan.from->ns,
-                               .difference = plan.from->difference};
-  }
-  for (const plan::Rejection& r : plan.rejected) info.rejected.push_back({r.program, r.why});
-  return info;
-}
+PlanInfo describe(const ReadyPlan& ready) { return describe_plan(ready.node, ready.plan, ready.schedule); }
 
 }  // namespace hone

@@ -48,10 +48,10 @@ Result<plan::KernelCache::Handle> packing_kernel(Engine::State& state, const Mat
   const std::vector<jit::CodeGenerator*> generators = state.generators_for(isa, "");
   if (generators.empty()) return plan::KernelCache::Handle();
   HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(item, width, isa));
-  plan::Compiled compiled = plan::compile_first(state.kernels, kernel, isa, generators);
+  plan::Compiled compiled = plan::compile_first(state.kernels, {&kernel, 1}, isa, generators);
   for (const plan::CompileFailure& f : compiled.failures)
     HONE_LOG_EVENT(LogTopic::kJit, "pack_fallback", {{"codegen", f.codegen}, {"why", f.why}});
-  return compiled.executable;
+  return compiled.executables.empty() ? nullptr : std::move(compiled.executables.front());
 }
 
 }  // namespace

@@ -93,20 +93,6 @@ Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& gene
 
 namespace {
 
-// Gives the workspace back also when the interpreter throws for lack of memory.
-struct Lease {
-  Lease(WorkspacePool* from, int64_t bytes) : pool(from), workspace(bytes == 0 ? nullptr : from->acquire(bytes)) {}
-  ~Lease() {
-    if (workspace != nullptr) pool->release(workspace);
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  void* data() const { return workspace == nullptr ? nullptr : workspace->data(); }
-
-  WorkspacePool* const pool;
-  AlignedBuffer* const workspace;
-};
-
 void run_task(const Executable& executable, const LaunchItem& item, int64_t task, void* workspace) {
   int64_t tasks[ir::kMaxParallelLoops];
   item.space.values(task - (item.end - item.space.count), tasks);
@@ -141,8 +127,9 @@ void Launch::run_range(void* launch, int64_t begin, int64_t end) {
   if (begin >= end) return;
   auto& call = *static_cast<Launch*>(launch);
   const int64_t bytes = call.executable_.workspace_bytes;
-  const Lease lease(call.workspaces_, bytes);
-  if (lease.workspace == nullptr && bytes > 0) {
+  const WorkspaceLease lease(call.workspaces_,
+                             bytes);  // given back also when the interpreter throws for lack of memory
+  if (lease.data() == nullptr && bytes > 0) {
     call.out_of_memory_.store(true, std::memory_order_relaxed);
     return;
   }

@@ -56,6 +56,23 @@ class WorkspacePool {
   std::vector<std::unique_ptr<AlignedBuffer>> all_;
 };
 
+// A workspace of a pool for as long as this lives; null when there is no memory, or `bytes` is 0.
+class WorkspaceLease {
+ public:
+  WorkspaceLease(WorkspacePool* pool, int64_t bytes)
+      : pool_(pool), workspace_(bytes == 0 ? nullptr : pool->acquire(bytes)) {}
+  ~WorkspaceLease() {
+    if (workspace_ != nullptr) pool_->release(workspace_);
+  }
+  WorkspaceLease(const WorkspaceLease&) = delete;
+  WorkspaceLease& operator=(const WorkspaceLease&) = delete;
+  void* data() const { return workspace_ == nullptr ? nullptr : workspace_->data(); }
+
+ private:
+  WorkspacePool* const pool_;
+  AlignedBuffer* const workspace_;
+};
+
 // A kernel with what a launch needs to know of its LoopIR.
 struct Executable {
   std::unique_ptr<CompiledKernel> kernel;

@@ -56,17 +56,23 @@ size_t KernelCache::live() const {
   }));
 }
 
-Compiled compile_first(KernelCache& cache, const ir::Kernel& kernel, Isa isa,
+Compiled compile_first(KernelCache& cache, std::span<const ir::Kernel> kernels, Isa isa,
                        std::span<jit::CodeGenerator* const> generators) {
   Compiled result;
   for (jit::CodeGenerator* generator : generators) {
-    Result<KernelCache::Handle> handle = cache.get(kernel, isa, *generator);
-    if (handle.ok()) {
-      result.executable = *std::move(handle);
+    for (const ir::Kernel& kernel : kernels) {
+      Result<KernelCache::Handle> handle = cache.get(kernel, isa, *generator);
+      if (!handle.ok()) {
+        result.failures.push_back({std::string(generator->name()), handle.status().message()});
+        break;
+      }
+      result.executables.push_back(*std::move(handle));
+    }
+    if (result.executables.size() == kernels.size()) {
       result.codegen = generator->name();
       break;
     }
-    result.failures.push_back({std::string(generator->name()), handle.status().message()});
+    result.executables.clear();
   }
   return result;
 }

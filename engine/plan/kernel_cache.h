@@ -45,13 +45,13 @@ struct CompileFailure {
 };
 
 struct Compiled {
-  KernelCache::Handle executable;  // null when every generator failed
-  std::string codegen;
-  std::vector<CompileFailure> failures;  // of the generators that were tried before
+  std::vector<KernelCache::Handle> executables;  // one for each kernel; empty when every generator failed
+  std::string codegen;                           // of all of them
+  std::vector<CompileFailure> failures;          // of the generators that were tried before
 };
 
-// Tries the generators in order until one compiles.
-Compiled compile_first(KernelCache& cache, const ir::Kernel& kernel, Isa isa,
+// Tries the generators in order until one compiles all the kernels of a program.
+Compiled compile_first(KernelCache& cache, std::span<const ir::Kernel> kernels, Isa isa,
                        std::span<jit::CodeGenerator* const> generators);
 
 }  // namespace hone::plan

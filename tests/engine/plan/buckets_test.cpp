@@ -34,5 +34,21 @@ TEST(PlanBuckets, EveryMIsInsideItsBucketAndEveryBucketExists) {
   EXPECT_EQ(bucket_m(kBuckets - 1), kMaxM);
 }
 
+TEST(PlanBuckets, KeysUpToOneBlockShareAPlanAndThenPowersOfTwo) {
+  EXPECT_EQ(key_bucket_of(1), 0);
+  EXPECT_EQ(key_bucket_of(256), 0);
+  EXPECT_EQ(key_bucket_of(257), 1);
+  EXPECT_EQ(key_bucket_of(512), 1);
+  EXPECT_EQ(key_bucket_of(513), 2);
+  for (int64_t kv = 1; kv <= kMaxM / 3; kv = kv < 100 ? kv + 1 : kv * 2 - kv / 3) {
+    const int b = key_bucket_of(kv);
+    ASSERT_LT(b, kKeyBuckets);
+    EXPECT_GE(bucket_keys(b), kv);
+    EXPECT_TRUE(b == 0 || bucket_keys(b - 1) < kv) << kv;
+  }
+  EXPECT_EQ(key_bucket_of(kMaxM), kKeyBuckets - 1);
+  EXPECT_EQ(bucket_keys(kKeyBuckets - 1), kMaxM);
+}
+
 }  // namespace
 }  // namespace hone::plan

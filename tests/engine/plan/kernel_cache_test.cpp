@@ -85,14 +85,16 @@ TEST(PlanKernelCache, AFailingGeneratorIsFollowedByTheNext) {
   KernelCache cache;
   CountingGenerator bad("bad", true), good("good");
   const std::vector<jit::CodeGenerator*> order = {&bad, &good};
-  const Compiled compiled = compile_first(cache, kernel(16), Isa::kAvx2, order);
-  ASSERT_NE(compiled.executable, nullptr);
+  const std::vector<ir::Kernel> kernels = {kernel(16), kernel(32)};
+  const Compiled compiled = compile_first(cache, kernels, Isa::kAvx2, order);
+  ASSERT_EQ(compiled.executables.size(), 2u);
+  EXPECT_NE(compiled.executables[0], compiled.executables[1]);
   EXPECT_EQ(compiled.codegen, "good");
   ASSERT_EQ(compiled.failures.size(), 1u);
   EXPECT_EQ(compiled.failures[0].codegen, "bad");
   EXPECT_EQ(compiled.failures[0].why, "bad refuses");
-  const Compiled none = compile_first(cache, kernel(16), Isa::kAvx2, std::span(order).first(1));
-  EXPECT_EQ(none.executable, nullptr);
+  const Compiled none = compile_first(cache, kernels, Isa::kAvx2, std::span(order).first(1));
+  EXPECT_TRUE(none.executables.empty());
   EXPECT_EQ(bad.compiled, 2);  // failures are not remembered: what was refused may be allowed later
 }
 
