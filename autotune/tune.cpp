@@ -16,6 +16,7 @@
 #include "engine/base/machine_kind.h"
 #include "jit/codegen.h"
 #include "kernels/matmul/blocking.h"
+#include "kernels/op/region.h"
 
 namespace hone::autotune {
 namespace {
@@ -62,7 +63,7 @@ class Tuning {
     HONE_ASSIGN_OR_RETURN(target_, tune_target(context_.machine, options_));
     // The default plan's own count is a candidate too, also where it is no power of two.
     if (options_.threads.empty())
-      add_threads(matmul::default_threads(problem_, target_.threads.back(), target_.min_work));
+      add_threads(op::default_threads(matmul::region_work(problem_), target_.threads.back(), target_.min_work));
     progress("prepare", 0, 1);
     peak();
     space_ = enumerate(problem_, target_);

@@ -6,6 +6,7 @@
 #include "kernels/matmul/bind.h"
 #include "kernels/matmul/blocking.h"
 #include "kernels/matmul/fallback.h"
+#include "kernels/op/region.h"
 
 namespace hone {
 namespace {
@@ -37,7 +38,7 @@ struct FallbackCall {
 
 runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
   if (schedule == nullptr || (measured && call.m == problem.m)) return schedule;
-  return matmul::region_pays(call, min_work) ? schedule : nullptr;
+  return op::region_pays(matmul::region_work(call), min_work) ? schedule : nullptr;
 }
 
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {

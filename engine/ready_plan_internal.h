@@ -20,7 +20,7 @@ struct ReadyPlan {
   plan::KernelCache::Handle executable;  // null: the precompiled kernel runs
   jit::WorkspacePool* workspaces = nullptr;
   runtime::Schedule* schedule = nullptr;  // null: inline on the caller
-  std::optional<int64_t> min_work;        // see matmul::region_pays
+  std::optional<int64_t> min_work;        // see op::region_pays
   bool measured = false;                  // plan::measured_as_it_runs: whatever min_work says
 
   // Computes C for the problem with the m of this call, whose operands have been checked. Error: resource_exhausted.

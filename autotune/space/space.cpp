@@ -8,6 +8,7 @@
 
 #include "engine/base/math.h"
 #include "kernels/matmul/blocking.h"
+#include "kernels/op/region.h"
 
 namespace hone::autotune {
 namespace {
@@ -355,7 +356,7 @@ Candidate default_candidate(const MatmulProblem& problem, const Target& target) 
   const int limit = target.threads.empty() ? 1 : target.threads.back();
   int threads = target.threads.empty() ? 1 : target.threads.front();
   for (int t : target.threads)
-    if (t <= matmul::default_threads(problem, limit, target.min_work)) threads = t;
+    if (t <= op::default_threads(matmul::region_work(problem), limit, target.min_work)) threads = t;
   return {matmul::default_program(problem, {isa, target.caches, threads}, target.panel),
           target.codegens.empty() ? std::string() : target.codegens.front(), threads};
 }

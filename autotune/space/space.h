@@ -26,7 +26,7 @@ struct Target {
   std::vector<int> threads;           // counts to consider, ascending
   std::vector<std::string> codegens;  // names
   int64_t panel = 0;                  // > 0: B is packed already, in panels of this width
-  std::optional<int64_t> min_work;    // see matmul::default_threads
+  std::optional<int64_t> min_work;    // see op::default_threads
 };
 
 struct Candidate {

@@ -3,23 +3,25 @@
 // before the rest (benchmarks run in the order in which they are registered).
 #include "bench/bench_internal.h"
 #include "kernels/ir/verify.h"
-#include "kernels/matmul/shape_file.h"
+#include "kernels/op/shape_file.h"
 
 namespace hone::bench {
 namespace {
 
 struct Todo {
-  matmul::MatmulProblem problem;
-  matmul::TransformProgram program;
+  op::Problem problem;
+  op::Program program;
 };
 
 Result<std::vector<Todo>> default_kernels() {
-  HONE_ASSIGN_OR_RETURN(const std::vector<matmul::Shape> shapes,
-                        matmul::parse_shapes(matmul::default_shapes_text(), "built-in shapes"));
+  HONE_ASSIGN_OR_RETURN(const std::vector<op::Shape> shapes,
+                        op::parse_shapes(op::default_shapes_text(), "built-in shapes"));
   HONE_ASSIGN_OR_RETURN(const Isa isa, this_machine().best_isa());
   std::vector<Todo> all;
-  for (const matmul::Shape& shape : shapes)
-    all.push_back({shape.problem, matmul::default_program(shape.problem, {isa, blocking_caches(this_machine()), 1})});
+  for (const op::Shape& shape : shapes) {
+    const op::DefaultTarget target{.isa = isa, .caches = blocking_caches(this_machine()), .numerics = ""};
+    all.push_back({shape.problem, op::default_program(shape.problem, target)});
+  }
   return all;
 }
 
@@ -27,8 +29,8 @@ Result<std::vector<ir::Kernel>> lowered_kernels() {
   HONE_ASSIGN_OR_RETURN(const std::vector<Todo> todo, default_kernels());
   std::vector<ir::Kernel> all;
   for (const Todo& t : todo) {
-    HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(t.problem, t.program));
-    all.push_back(std::move(kernel));
+    HONE_ASSIGN_OR_RETURN(std::vector<ir::Kernel> kernels, op::lower(t.problem, t.program));
+    std::move(kernels.begin(), kernels.end(), std::back_inserter(all));
   }
   return all;
 }
@@ -46,9 +48,11 @@ void lower(benchmark::State& state) {
   if (todo == nullptr) return;
   for (auto _ : state) {
     for (const Todo& t : *todo) {
-      const Result<ir::Kernel> kernel = matmul::lower(t.problem, t.program);
-      const Status verified = kernel.ok() ? ir::verify(*kernel) : kernel.status();
-      if (!verified.ok()) return state.SkipWithError(verified.to_string().c_str());
+      const Result<std::vector<ir::Kernel>> kernels = op::lower(t.problem, t.program);
+      if (!kernels.ok()) return state.SkipWithError(kernels.status().to_string().c_str());
+      for (const ir::Kernel& kernel : *kernels)
+        if (const Status verified = ir::verify(kernel); !verified.ok())
+          return state.SkipWithError(verified.to_string().c_str());
     }
   }
   per_kernel(state, todo->size());

@@ -27,7 +27,7 @@ Result<ScheduleWish> schedule_wish(const std::string& asked = {}, std::string_vi
 struct RegionPolicy {
   runtime::ScheduleRequest schedule{runtime::ScheduleKind::kTbb, 1};
   std::string source = "default";              // "default", "measured", "one thread", or that of the wish
-  std::optional<int64_t> min_work;             // on that kind, see matmul::default_threads; nullopt: not known
+  std::optional<int64_t> min_work;             // on that kind, see op::default_threads; nullopt: not known
   std::optional<db::ScheduleChoice> measured;  // for this machine, engine and threads, if there is one
   bool overruled = false;                      // a wish has put another kind in the place of what would be in force
 };

@@ -13,6 +13,7 @@
 #include "engine/base/math.h"
 #include "engine/base/version.h"
 #include "kernels/matmul/blocking.h"
+#include "kernels/op/region.h"
 
 namespace hone::plan {
 namespace {
@@ -221,7 +222,7 @@ class Resolution {
 
   Result<MatmulPlan> default_plan() {
     MatmulPlan plan;
-    plan.threads = matmul::default_threads(problem_, threads_, target_.min_work);
+    plan.threads = op::default_threads(matmul::region_work(problem_), threads_, target_.min_work);
     plan.rejected = std::move(rejected_);
     Status why_not;
     // Strongest ISA first; a weaker one is the answer when panels do not fit the stronger.

@@ -40,10 +40,6 @@ constexpr int64_t kTasksPerThread = 16;
 // k up to which the loop over it is unrolled whole: its start and end cost as much as its steps.
 constexpr int64_t kShortK = 8;
 
-// On a machine that was never tuned each thread gets as much as one core does in 50 us: the wake-up of a thread that
-// sleeps takes 5-50 us.
-constexpr double kWorthThread = 2'500'000;
-
 // Up to 4 vectors: 4 panels side by side are 4 streams from memory, which is what reads fastest (16.7 GB/s against 13.9
 // with 1 stream and 15.5 with 8, Granite Rapids), and with 2 rows already 8 chains. Fewer where registers or n run out.
 int64_t few_rows_width(int64_t rows, int64_t n, const IsaInfo& isa) {
@@ -229,16 +225,6 @@ double region_work(const MatmulProblem& problem) {
   const auto d = [](int64_t v) { return static_cast<double>(v); };
   const double elements = d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n);
   return std::max(problem.flops() / 2, 20 * d(problem.batch) * elements);
-}
-
-int default_threads(const MatmulProblem& problem, int limit, std::optional<int64_t> min_work) {
-  const double work = region_work(problem);
-  if (min_work) return work < static_cast<double>(*min_work) ? 1 : std::max(1, limit);
-  return std::max(1, std::min(limit, static_cast<int>(std::min(work / kWorthThread, 4096.0)) + 1));
-}
-
-bool region_pays(const MatmulProblem& call, std::optional<int64_t> min_work) {
-  return default_threads(call, 2, min_work) > 1;
 }
 
 }  // namespace hone::matmul

@@ -2,7 +2,6 @@
 // that "what would you choose on that machine" is a test.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "engine/base/machine.h"
@@ -20,14 +19,8 @@ struct BlockingTarget {
 TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel = 0);
 
 // Multiply-adds of a problem, or those that one core does while it moves the operands to and from memory if these are
-// more: what decides whether threads pay.
+// more: what decides whether threads pay (kernels/op/region.h).
 double region_work(const MatmulProblem& problem);
-
-// Threads worth waking for a problem on which nothing was measured, 1..limit. `min_work`: from how much work on `limit`
-// threads are faster than one on this machine, as `hone tune` found; without it a guess that suits none exactly.
-int default_threads(const MatmulProblem& problem, int limit, std::optional<int64_t> min_work = std::nullopt);
-// Whether this call is worth a region of several threads; one that is not stays on the caller.
-bool region_pays(const MatmulProblem& call, std::optional<int64_t> min_work);
 
 // Register tiles worth considering on an ISA: those that fill the register budget from 1 row up, widest first.
 struct RegisterTile {

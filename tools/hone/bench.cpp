@@ -38,7 +38,7 @@ constexpr double kPatience = 5;
 constexpr double kLongCallNs = 50e6;
 
 struct Setup {
-  std::vector<matmul::Shape> shapes;
+  std::vector<op::Shape> shapes;
   std::vector<int> threads;
   std::map<int, plan::RegionPolicy> regions;  // by number of threads
   Format format = Format::kMd;
@@ -283,14 +283,15 @@ int run_bench(const BenchArgs& args) {
   Results results;
   Kept kept;
   Status failure;
-  for (const matmul::Shape& shape : s.shapes) {
+  for (const op::Shape& shape : s.shapes) {
     for (int threads : s.threads) {
       if (interrupted()) break;
-      const Status status = bench_problem(shape.problem, s, threads, args, kept, results);
+      const Status status =
+          bench_problem(std::get<matmul::MatmulProblem>(shape.problem), s, threads, args, kept, results);
       if (status.ok()) continue;
       // One problem that is too large for this machine must not cost the others their turn.
       if (!failure.ok()) note(fmt::format("error: {}", failure.message()));
-      failure = Status(status.code(), fmt::format("{}: {}", matmul::to_string(shape.problem), status.message()));
+      failure = Status(status.code(), fmt::format("{}: {}", op::to_string(shape.problem), status.message()));
     }
   }
   write(results, s.format);

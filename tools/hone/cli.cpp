@@ -211,28 +211,28 @@ void ProblemArgs::add_to(CLI::App& command) {
   command.add_option("--shapes", shapes, "file with one problem a line")->check(not_empty());
 }
 
-Result<std::vector<matmul::Shape>> ProblemArgs::resolve() const {
-  std::vector<matmul::Shape> shapes_in_order;
+Result<std::vector<op::Shape>> ProblemArgs::resolve() const {
+  std::vector<op::Shape> shapes_in_order;
   for (const std::string& text : problems) {
-    Result<std::vector<matmul::MatmulProblem>> parsed = matmul::parse_problems(text);
+    Result<std::vector<op::Problem>> parsed = op::parse_problems(text);
     if (!parsed.ok()) {
       const std::string caret = matmul::caret_display(text, parsed.status());
       if (!caret.empty() && isatty(STDERR_FILENO)) write_message(caret + "\n");
       return typed(parsed.status());
     }
-    for (matmul::MatmulProblem& p : *parsed) shapes_in_order.push_back({std::move(p), 1});
+    for (op::Problem& p : *parsed) shapes_in_order.push_back({std::move(p), 1});
   }
   if (!shapes.empty()) {
-    const Result<std::vector<matmul::Shape>> from_file = matmul::read_shape_file(shapes);
+    const Result<std::vector<op::Shape>> from_file = op::read_shape_file(shapes);
     if (!from_file.ok()) return typed(from_file.status());
     shapes_in_order.insert(shapes_in_order.end(), from_file->begin(), from_file->end());
   }
   // What is listed twice is measured once, where it is listed first.
   std::map<std::string, double*> weights;
-  std::vector<matmul::Shape> distinct;
+  std::vector<op::Shape> distinct;
   distinct.reserve(shapes_in_order.size());
-  for (matmul::Shape& shape : shapes_in_order) {
-    const auto [at, is_new] = weights.try_emplace(matmul::to_string(shape.problem), nullptr);
+  for (op::Shape& shape : shapes_in_order) {
+    const auto [at, is_new] = weights.try_emplace(op::to_string(shape.problem), nullptr);
     if (!is_new) {
       *at->second += shape.weight;
       continue;
@@ -241,7 +241,7 @@ Result<std::vector<matmul::Shape>> ProblemArgs::resolve() const {
     at->second = &distinct.back().weight;
   }
   if (!distinct.empty()) return distinct;
-  return matmul::parse_shapes(matmul::default_shapes_text(), "decoder.txt");
+  return op::parse_shapes(op::default_shapes_text(), "decoder.txt");
 }
 
 std::string utc(int64_t unix_seconds) {

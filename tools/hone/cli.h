@@ -16,7 +16,7 @@
 #include "db/store.h"
 #include "engine/base/machine.h"
 #include "engine/base/status.h"
-#include "kernels/matmul/shape_file.h"
+#include "kernels/op/shape_file.h"
 
 namespace hone::cli {
 
@@ -66,7 +66,7 @@ struct ProblemArgs {
   std::string shapes;
 
   void add_to(CLI::App& command);
-  Result<std::vector<matmul::Shape>> resolve() const;
+  Result<std::vector<op::Shape>> resolve() const;
 };
 
 // For options where an empty text is a slip of a script ("$UNSET") and not a wish for the default.

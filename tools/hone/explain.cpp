@@ -6,6 +6,7 @@
 #include "jit/inspect/disassemble.h"
 #include "kernels/ir/text.h"
 #include "kernels/matmul/blocking.h"
+#include "kernels/op/region.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
 #include "tools/hone/regions.h"
@@ -41,7 +42,9 @@ struct Where {
 // Why a call that could have threads has none; "" when it has them, or was tuned without.
 std::string stays_on_caller(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const Where& w) {
   const bool may = w.target.threads > 1 && (plan.threads > 1 || plan.reason == plan::Reason::kDefault);
-  if (!may || plan::measured_as_it_runs(plan, w.target) || matmul::region_pays(problem, w.target.min_work)) return "";
+  if (!may || plan::measured_as_it_runs(plan, w.target) ||
+      op::region_pays(matmul::region_work(problem), w.target.min_work))
+    return "";
   const double work = matmul::region_work(problem);
   return w.target.min_work
              ? fmt::format("its work of {:.0f} is below the {} from which a region pays", work, *w.target.min_work)
@@ -119,7 +122,7 @@ Result<Where> where(const ExplainArgs& args, db::Store& store) {
 }
 
 int run_explain(const ExplainArgs& args) {
-  const Result<std::vector<matmul::Shape>> shapes = args.problems.resolve();
+  const Result<std::vector<op::Shape>> shapes = args.problems.resolve();
   if (!shapes.ok()) return fail(shapes.status());
   const Result<std::unique_ptr<db::Store>> store = open_store(args.db, db::OpenMode::kReadOnly);
   if (!store.ok()) return fail(store.status());
@@ -127,11 +130,12 @@ int run_explain(const ExplainArgs& args) {
   if (!w.ok()) return fail(w.status());
   const Result<plan::Decisions> decisions = plan::Decisions::load(**store);
   if (!decisions.ok()) return fail(decisions.status());
-  for (const matmul::Shape& shape : *shapes) {
-    const Result<plan::MatmulPlan> plan = plan::resolve(shape.problem, w->target, *decisions);
+  for (const op::Shape& shape : *shapes) {
+    const Result<plan::MatmulPlan> plan =
+        plan::resolve(std::get<matmul::MatmulProblem>(shape.problem), w->target, *decisions);
     if (!plan.ok()) return fail(plan.status());
-    Json e = explanation(shape.problem, *plan, *w);
-    if (Status s = add_code(shape.problem, *plan, args, e); !s.ok()) return fail(s);
+    Json e = explanation(std::get<matmul::MatmulProblem>(shape.problem), *plan, *w);
+    if (Status s = add_code(std::get<matmul::MatmulProblem>(shape.problem), *plan, args, e); !s.ok()) return fail(s);
     if (args.json || args.output != "text") {
       print("{}\n", dump(e));
       continue;

@@ -50,7 +50,7 @@ double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& sched
 }
 
 struct Setup {
-  std::vector<matmul::Shape> shapes;
+  std::vector<op::Shape> shapes;
   autotune::TuneOptions options;
   double budget = 0;  // for all problems
   Format format = Format::kMd;
@@ -175,7 +175,7 @@ class TuneCommand {
     measure_peak(s_);
     measure_regions(s_, remeasure_);
     std::vector<matmul::MatmulProblem> problems;
-    for (const matmul::Shape& shape : s_.shapes) problems.push_back(shape.problem);
+    for (const op::Shape& shape : s_.shapes) problems.push_back(std::get<matmul::MatmulProblem>(shape.problem));
     Session session = Session::open(*s_.store, s_.machine, problems, s_.options);
     if (session.resumed())
       note(fmt::format("taking up the tune of {} UTC: {} of {} problem(s) are decided", utc(session.started_at()),
@@ -203,7 +203,7 @@ class TuneCommand {
   double spent() { return spent_before_ + static_cast<double>(clock_.now_ns() - begun_ - unbudgeted_) * 1e-9; }
 
   void tune(size_t i, const Session& session) {
-    const matmul::MatmulProblem& problem = s_.shapes[i].problem;
+    const matmul::MatmulProblem& problem = std::get<matmul::MatmulProblem>(s_.shapes[i].problem);
     // What earlier problems left over or overdrew is shared by the rest.
     const double left = std::max(s_.budget - spent(), 0.0);
     s_.options.budget_seconds = std::max(left / static_cast<double>(s_.shapes.size() - i), 0.05);

@@ -1,5 +1,5 @@
 // Lists of problems: comments, weights, ranges, errors with file and line, and the list that is built in.
-#include "kernels/matmul/shape_file.h"
+#include "kernels/op/shape_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <set>
 #include <string>
 
-namespace hone::matmul {
+namespace hone::op {
 namespace {
 
 using testing::HasSubstr;
 
-TEST(MatmulShapeFile, CommentsWeightsAndRanges) {
+TEST(OpShapeFile, CommentsWeightsAndRanges) {
   const auto shapes = parse_shapes(
       "# header\n"
       "\n"
@@ -34,7 +34,7 @@ TEST(MatmulShapeFile, CommentsWeightsAndRanges) {
   EXPECT_EQ((*shapes)[3].weight, 1000);
 }
 
-TEST(MatmulShapeFile, ErrorsNameFileAndLine) {
+TEST(OpShapeFile, ErrorsNameFileAndLine) {
   const std::pair<std::string, std::string> cases[] = {
       {"# nothing\n\n", "list: no problems in it"},
       {"", "list: no problems in it"},
@@ -55,7 +55,7 @@ TEST(MatmulShapeFile, ErrorsNameFileAndLine) {
   }
 }
 
-TEST(MatmulShapeFile, ReadsFilesAndExplainsFailures) {
+TEST(OpShapeFile, ReadsFilesAndExplainsFailures) {
   const std::filesystem::path folder = testing::TempDir();
   const std::string path = (folder / "hone_shape_file_test.txt").string();
   std::ofstream(path) << "matmul:f32:m=1,n=2,k=3 7\n";
@@ -68,21 +68,22 @@ TEST(MatmulShapeFile, ReadsFilesAndExplainsFailures) {
   EXPECT_THAT(read_shape_file(folder.string()).status().message(), HasSubstr("is a folder"));
 }
 
-TEST(MatmulShapeFile, DefaultListParses) {
+TEST(OpShapeFile, DefaultListParses) {
   const auto shapes = parse_shapes(default_shapes_text(), "default");
   ASSERT_TRUE(shapes.ok()) << shapes.status().to_string();
   EXPECT_GE(shapes->size(), 8u);
   EXPECT_LE(shapes->size(), 10u);
   bool decode = false, prefill = false;
   for (const Shape& s : *shapes) {
-    EXPECT_EQ(s.problem.b, BLayout::kPacked);
-    (s.problem.m == 1 ? decode : prefill) = true;
+    const auto& p = std::get<matmul::MatmulProblem>(s.problem);
+    EXPECT_EQ(p.b, matmul::BLayout::kPacked);
+    (p.m == 1 ? decode : prefill) = true;
   }
   EXPECT_TRUE(decode && prefill);
 }
 
 // Every list of bench/shapes is one that tune and bench take, without a problem twice.
-TEST(MatmulShapeFile, ShippedListsParse) {
+TEST(OpShapeFile, ShippedListsParse) {
   const std::map<std::string, size_t> sizes = {{"llm", 90}, {"square", 13}, {"odd", 12}, {"large", 11}};
   for (const auto& [name, size] : sizes) {
     const auto shapes = read_shape_file(std::string(HONE_SOURCE_DIR "/bench/shapes/") + name + ".txt");
@@ -95,4 +96,4 @@ TEST(MatmulShapeFile, ShippedListsParse) {
 }
 
 }  // namespace
-}  // namespace hone::matmul
+}  // namespace hone::op

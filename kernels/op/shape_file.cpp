@@ -1,5 +1,5 @@
 // See shape_file.h.
-#include "kernels/matmul/shape_file.h"
+#include "kernels/op/shape_file.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,10 @@
 #include <fstream>
 #include <iterator>
 
-namespace hone::matmul {
+namespace hone::op {
 namespace {
 
+constexpr int64_t kMostProblems = 100'000;
 constexpr std::string_view kSpace = " \t\r\v\f";
 
 // Cuts the first word off `line`.
@@ -35,11 +36,11 @@ Status add_line(std::string_view line, std::vector<Shape>* shapes) {
     }
   }
   if (!next_word(&line).empty()) return invalid_argument("expected one problem and at most one weight on a line");
-  HONE_ASSIGN_OR_RETURN(std::vector<MatmulProblem> problems, parse_problems(problem));
-  if (static_cast<int64_t>(shapes->size() + problems.size()) > kMaxProblems) {
-    return invalid_argument(fmt::format("more than {} problems in one list", kMaxProblems));
+  HONE_ASSIGN_OR_RETURN(std::vector<Problem> problems, parse_problems(problem));
+  if (static_cast<int64_t>(shapes->size() + problems.size()) > kMostProblems) {
+    return invalid_argument(fmt::format("more than {} problems in one list", kMostProblems));
   }
-  for (MatmulProblem& p : problems) shapes->push_back({std::move(p), weight});
+  for (Problem& p : problems) shapes->push_back({std::move(p), weight});
   return {};
 }
 
@@ -72,4 +73,4 @@ Result<std::vector<Shape>> read_shape_file(const std::string& path) {
   return parse_shapes(text, path);
 }
 
-}  // namespace hone::matmul
+}  // namespace hone::op

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 
-namespace hone::matmul {
+namespace hone::op {
 
 struct Shape {
-  MatmulProblem problem;
+  Problem problem;
   double weight = 1;
 
   bool operator==(const Shape&) const = default;
@@ -26,4 +26,4 @@ Result<std::vector<Shape>> read_shape_file(const std::string& path);
 // bench/shapes/decoder.txt as built in: what `hone tune` uses when no problem is given.
 std::string_view default_shapes_text();
 
-}  // namespace hone::matmul
+}  // namespace hone::op

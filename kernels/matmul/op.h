@@ -1,0 +1,55 @@
+// What kernels/op knows of matmul (see op.h there).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/matmul/blocking.h"
+#include "kernels/matmul/program.h"
+#include "kernels/op/types.h"
+
+namespace hone::matmul {
+
+struct Op {
+  using Problem = MatmulProblem;
+  using Program = TransformProgram;
+  static constexpr std::string_view kName = "matmul";
+
+  static Result<Problem> parse_problem(std::string_view text) { return matmul::parse_problem(text); }
+  static Result<std::vector<Problem>> parse_problems(std::string_view text) { return matmul::parse_problems(text); }
+  static Result<Program> parse_program(std::string_view text) { return matmul::parse_program(text); }
+
+  static std::vector<op::Size> sizes(const Problem& p) { return {{"m", p.m}}; }
+  static int64_t rows(const Problem& p) { return p.m; }
+  static bool empty(const Problem& p) { return p.m == 0 || p.n == 0; }
+  // A, B and C once.
+  static double bytes(const Problem& p) {
+    const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+    return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * n);
+  }
+  // B: what a decoder streams.
+  static double streamed_bytes(const Problem& p) { return 4.0 * static_cast<double>(p.n) * static_cast<double>(p.k); }
+
+  static std::string numerics(const Program&) { return "ordered"; }
+  static Status check_numerics(std::string_view wanted) {
+    if (numerics_allowed(wanted, "ordered")) return {};
+    return invalid_argument("matmul has no numerics class '" + std::string(wanted) + "': ordered, any or default");
+  }
+  static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
+    return offered == "ordered" && (wanted.empty() || wanted == "default" || wanted == "any" || wanted == "ordered");
+  }
+
+  static Program default_program(const Problem& p, const op::DefaultTarget& target) {
+    return matmul::default_program(p, {.isa = target.isa, .caches = target.caches, .threads = target.threads},
+                                   target.panel);
+  }
+  static Result<std::vector<ir::Kernel>> lower(const Problem& problem, const Program& program) {
+    HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(problem, program));
+    std::vector<ir::Kernel> kernels;
+    kernels.push_back(std::move(kernel));
+    return kernels;
+  }
+};
+
+}  // namespace hone::matmul

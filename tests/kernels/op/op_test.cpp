@@ -1,0 +1,69 @@
+// What holds of any op: texts go round, ops do not mix, lists and errors name them.
+#include "kernels/op/op.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hone::op {
+namespace {
+
+using testing::HasSubstr;
+
+// One problem of each op.
+constexpr std::string_view kProblems[] = {"matmul:f32:m=7,n=96,k=64,b=nt:+bias"};
+
+TEST(Op, DefaultProgramsAreLegalAndTheirTextsGoRound) {
+  for (const std::string_view text : kProblems) {
+    const Result<Problem> problem = parse_problem(text);
+    ASSERT_TRUE(problem.ok()) << problem.status().to_string();
+    EXPECT_EQ(to_string(*problem), text);
+    EXPECT_TRUE(validate(*problem).ok());
+    EXPECT_TRUE(text.starts_with(name(*problem)));
+    EXPECT_GT(flops(*problem), 0);
+    EXPECT_GE(bytes(*problem), streamed_bytes(*problem));
+    EXPECT_FALSE(empty(*problem));
+    for (const Isa isa : all_isas()) {
+      const Program program = default_program(*problem, {.isa = isa, .caches = {}, .numerics = ""});
+      EXPECT_TRUE(legal(*problem, program).ok()) << legal(*problem, program).to_string();
+      EXPECT_EQ(canonical(*problem, program), program);
+      EXPECT_EQ(op::isa(program), isa);
+      EXPECT_TRUE(numerics_allowed(*problem, "", numerics(program))) << numerics(program);
+      EXPECT_TRUE(numerics_allowed(*problem, "any", numerics(program)));
+      EXPECT_THAT(kernel_name(*problem, program), testing::StartsWith(std::string(name(*problem))));
+      const Result<Program> again = parse_program(*problem, to_string(program));
+      ASSERT_TRUE(again.ok()) << again.status().to_string();
+      EXPECT_EQ(*again, program);
+      const Result<std::vector<ir::Kernel>> kernels = lower(*problem, program);
+      ASSERT_TRUE(kernels.ok()) << kernels.status().to_string();
+      EXPECT_FALSE(kernels->empty());
+    }
+  }
+}
+
+TEST(Op, DistanceIsInDoublingsOfWhatAFamilyDiffersIn) {
+  const Problem one = *parse_problem("matmul:f32:m=8,n=96,k=64"), other = *parse_problem("matmul:f32:m=32,n=96,k=64");
+  EXPECT_EQ(family(one), family(other));
+  EXPECT_EQ(distance(one, other), 2);
+  EXPECT_EQ(distance(one, one), 0);
+  EXPECT_EQ(sizes_text(other), "m=32");
+  EXPECT_EQ(rows(other), 32);
+}
+
+TEST(Op, ErrorsNameTheOps) {
+  const Result<Problem> none = parse_problem("conv:f32:n=1");
+  EXPECT_EQ(none.status().code(), Code::kUnsupported);
+  EXPECT_THAT(none.status().message(), HasSubstr("op 'conv' is not supported; ops: matmul"));
+  EXPECT_THAT(none.status().message(), HasSubstr("at column 1"));
+  EXPECT_EQ(parse_problems("").status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(parse_problem("matmul:f32:m=1").status().message(), HasSubstr("key 'n' is missing"));
+}
+
+TEST(Op, ClassesThatNoOpHasAreRefused) {
+  const Problem problem = *parse_problem(kProblems[0]);
+  for (const char* wanted : {"", "default", "any", "ordered"}) EXPECT_TRUE(check_numerics(problem, wanted).ok());
+  EXPECT_EQ(check_numerics(problem, "chaotic").code(), Code::kInvalidArgument);
+  EXPECT_FALSE(numerics_allowed(problem, "any", "online(256)"));
+}
+
+}  // namespace
+}  // namespace hone::op
