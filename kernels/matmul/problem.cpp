@@ -6,9 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
+
+#include "kernels/text/problem_text.h"
 
 namespace hone::matmul {
 
@@ -151,13 +152,6 @@ Status check_epilogue(const MatmulProblem& p) {
   return {};
 }
 
-// Shortest decimal that reads back as the same float.
-std::string float_text(float v) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, v);
-  return {buffer, end.ptr};
-}
-
 }  // namespace
 
 Status validate(const MatmulProblem& p) {
@@ -203,8 +197,8 @@ std::string text_of(const MatmulProblem& given, bool with_m) {
   if (p.sa >= 0) s += fmt::format(",sa={}", p.sa);
   if (p.sb >= 0) s += fmt::format(",sb={}", p.sb);
   if (p.sc >= 0) s += fmt::format(",sc={}", p.sc);
-  if (p.alpha != 1) s += ",alpha=" + float_text(p.alpha);
-  if (p.beta != 0) s += ",beta=" + float_text(p.beta);
+  if (p.alpha != 1) s += ",alpha=" + text::float_text(p.alpha);
+  if (p.beta != 0) s += ",beta=" + text::float_text(p.beta);
   if (!p.epilogue.empty()) s += ':';
   for (EpilogueOp op : p.epilogue) s += epilogue_name(op);
   return s;

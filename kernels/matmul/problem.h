@@ -78,11 +78,7 @@ std::string_view problem_grammar();
 // grammar.
 Result<MatmulProblem> parse_problem(std::string_view text);
 // The same with ranges and lists in m, n, k: "m=1-8+1", "m=1-512*2", "m={1,4,16}". In the order of the keys in the
-// text, the first slowest. More than kMaxProblems are refused.
+// text, the first slowest. More than text::kMaxProblems are refused.
 Result<std::vector<MatmulProblem>> parse_problems(std::string_view text);
-inline constexpr int64_t kMaxProblems = 100000;
-
-// For a terminal: the text and, below it, a caret under the column that `error` names ("" when it names none).
-std::string caret_display(std::string_view text, const Status& error);
 
 }  // namespace hone::matmul

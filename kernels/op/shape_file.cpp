@@ -9,10 +9,11 @@
 #include <fstream>
 #include <iterator>
 
+#include "kernels/text/problem_text.h"
+
 namespace hone::op {
 namespace {
 
-constexpr int64_t kMostProblems = 100'000;
 constexpr std::string_view kSpace = " \t\r\v\f";
 
 // Cuts the first word off `line`.
@@ -37,8 +38,8 @@ Status add_line(std::string_view line, std::vector<Shape>* shapes) {
   }
   if (!next_word(&line).empty()) return invalid_argument("expected one problem and at most one weight on a line");
   HONE_ASSIGN_OR_RETURN(std::vector<Problem> problems, parse_problems(problem));
-  if (static_cast<int64_t>(shapes->size() + problems.size()) > kMostProblems) {
-    return invalid_argument(fmt::format("more than {} problems in one list", kMostProblems));
+  if (static_cast<int64_t>(shapes->size() + problems.size()) > text::kMaxProblems) {
+    return invalid_argument(fmt::format("more than {} problems in one list", text::kMaxProblems));
   }
   for (Problem& p : problems) shapes->push_back({std::move(p), weight});
   return {};

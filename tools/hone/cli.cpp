@@ -18,6 +18,7 @@
 
 #include "engine/base/env.h"
 #include "jit/codegen.h"
+#include "kernels/text/problem_text.h"
 #include "tools/hone/table.h"
 
 namespace hone::cli {
@@ -216,7 +217,7 @@ Result<std::vector<op::Shape>> ProblemArgs::resolve() const {
   for (const std::string& text : problems) {
     Result<std::vector<op::Problem>> parsed = op::parse_problems(text);
     if (!parsed.ok()) {
-      const std::string caret = matmul::caret_display(text, parsed.status());
+      const std::string caret = text::caret_display(text, parsed.status());
       if (!caret.empty() && isatty(STDERR_FILENO)) write_message(caret + "\n");
       return typed(parsed.status());
     }

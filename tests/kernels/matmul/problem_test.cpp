@@ -6,6 +6,8 @@
 
 #include <random>
 
+#include "kernels/text/problem_text.h"
+
 namespace hone::matmul {
 namespace {
 
@@ -128,7 +130,7 @@ TEST(MatmulProblemFuzz, NeverCrashesAndAnswersInOneLine) {
       continue;
     }
     for (unsigned char byte : p.status().message()) ASSERT_TRUE(byte >= 0x20 && byte < 0x7f) << text;
-    (void)caret_display(text, p.status());
+    (void)text::caret_display(text, p.status());
     (void)parse_problems(text);
   }
 }
@@ -209,8 +211,8 @@ TEST(MatmulProblemErrors, SayWhatAndWhere) {
 
 TEST(MatmulProblemErrors, CaretStandsUnderTheColumn) {
   const std::string text = "matmul:f32:m=4,q=3";
-  EXPECT_EQ(caret_display(text, parse_problem(text).status()), text + "\n" + std::string(15, ' ') + "^");
-  EXPECT_EQ(caret_display(text, invalid_argument("no place")), "");
+  EXPECT_EQ(text::caret_display(text, parse_problem(text).status()), text + "\n" + std::string(15, ' ') + "^");
+  EXPECT_EQ(text::caret_display(text, invalid_argument("no place")), "");
 }
 
 TEST(MatmulProblemErrors, LongTextIsCut) {
