@@ -55,6 +55,7 @@ class Lowering {
   }
   void emit(const ir::For& f);
   void emit(const ir::Let& let);
+  void emit(const ir::LetLoad& let);
   void emit(const ir::Specialise& s);
   void emit(const ir::If& branch);
 
@@ -240,6 +241,14 @@ void Lowering::emit(const ir::Let& let) {
     cc_.cmp(result, other);
     let.op == ir::LetOp::kMin ? cc_.cmovg(result, other) : cc_.cmovl(result, other);
   }
+  integers_.define(let.var, result);
+}
+
+void Lowering::emit(const ir::LetLoad& let) {
+  const x86::Gp result = integers_.let_register();
+  x86::Mem element = integers_.address(let.table);
+  element.setSize(4);
+  cc_.movsxd(result, element);
   integers_.define(let.var, result);
 }
 

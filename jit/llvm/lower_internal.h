@@ -36,10 +36,10 @@ class LlvmLowering {
   Status lower(const std::string& symbol);
 
  private:
-  // The function body, or one iteration of a serial loop around the statement at hand.
+  // The function body, one iteration of a serial loop around the statement at hand, or what follows a loaded index.
   struct Level {
     llvm::BasicBlock* place = nullptr;      // values that depend on nothing deeper go before its terminator
-    const ir::For* loop = nullptr;          // null for the function body
+    const ir::For* loop = nullptr;          // null where there is no loop
     ir::Affine lo;                          // resolved
     llvm::BasicBlock* preheader = nullptr;  // of the loop
     struct Induction {
@@ -59,6 +59,8 @@ class LlvmLowering {
   void unrolled(const ir::For& loop);
   void serial(const ir::For& loop, const ir::Affine& lo, const ir::Affine& hi);
   void let(const ir::Let& node);
+  void let_load(const ir::LetLoad& node);
+  void define(ir::VarId let, int level, llvm::Value* value);
   void specialise(const ir::Specialise& node);
   void conditional(const ir::If& node);
   void bind(ir::VarId v, std::optional<ir::Affine> value) { env_[static_cast<size_t>(v)] = std::move(value); }
@@ -101,6 +103,7 @@ class LlvmLowering {
   void emit(const ir::Prefetch& n);
   void emit(const ir::For& n) { for_loop(n); }
   void emit(const ir::Let& n) { let(n); }
+  void emit(const ir::LetLoad& n) { let_load(n); }
   void emit(const ir::Specialise& n) { specialise(n); }
   void emit(const ir::If& n) { conditional(n); }
   llvm::Value* to_int(llvm::Value* v, int lanes);

@@ -105,10 +105,12 @@ void LlvmLowering::fail(Status status) {
 }
 
 void LlvmLowering::block(const ir::Block& statements) {
+  const size_t outer = levels_.size();
   for (const ir::Stmt& s : statements) {
     if (failed()) return;
     statement(s);
   }
+  levels_.erase(levels_.begin() + static_cast<std::ptrdiff_t>(outer), levels_.end());  // of loaded indices
 }
 
 void LlvmLowering::statement(const ir::Stmt& stmt) {
@@ -222,11 +224,30 @@ void LlvmLowering::let(const ir::Let& node) {
     const auto op = node.op == ir::LetOp::kMin ? llvm::Intrinsic::smin : llvm::Intrinsic::smax;
     for (size_t i = 1; i < operands.size(); ++i) value = b_.CreateBinaryIntrinsic(op, value, operands[i]);
   }
-  value->setName(kernel_.vars[static_cast<size_t>(node.var)].name);
+  define(node.var, level, value);
+}
+
+// Unlike other lets a load stays where it is: in front of the branches and loops around it, its table may not be there.
+// What follows is a level of its own, behind the load, for values that depend on the index.
+void LlvmLowering::let_load(const ir::LetLoad& node) {
+  llvm::Value* where = address(node.table);
+  llvm::Value* value = b_.CreateSExt(b_.CreateAlignedLoad(b_.getInt32Ty(), where, llvm::Align(4)), b_.getInt64Ty());
+  BasicBlock* behind = BasicBlock::Create(context_, "indexed", function_);
+  Level level;
+  level.place = b_.GetInsertBlock();
+  b_.CreateBr(behind);
+  b_.SetInsertPoint(behind);
+  define(node.var, static_cast<int>(levels_.size()), value);
+  levels_.push_back(std::move(level));
+}
+
+// Each copy of a let in unrolled code is a variable of its own.
+void LlvmLowering::define(ir::VarId let, int level, llvm::Value* value) {
+  value->setName(kernel_.vars[static_cast<size_t>(let)].name);
   const ir::VarId copy = static_cast<ir::VarId>(var_level_.size());
   var_level_.push_back(level);
   let_values_.push_back(value);
-  bind(node.var, Affine::var(copy));
+  bind(let, Affine::var(copy));
 }
 
 void LlvmLowering::specialise(const ir::Specialise& node) {

@@ -78,6 +78,12 @@ Affine Builder::let_floor_div(const std::string& name, Affine e, int64_t divisor
   return Affine::var(v);
 }
 
+Affine Builder::let_load(const std::string& name, Access table, Affine below) {
+  const VarId v = new_var(name, VarKind::kLet);
+  push({LetLoad{v, std::move(table), std::move(below)}});
+  return Affine::var(v);
+}
+
 void Builder::constant(RegRef dst, float value) { push({Const{std::move(dst), std::bit_cast<uint32_t>(value)}}); }
 void Builder::constant_s32(RegRef dst, int32_t value) { push({Const{std::move(dst), static_cast<uint32_t>(value)}}); }
 void Builder::load(RegRef dst, Access src, RegRef mask) {

@@ -37,6 +37,7 @@ class Builder {
   Affine let_min(const std::string& name, std::vector<Affine> args);
   Affine let_max(const std::string& name, std::vector<Affine> args);
   Affine let_floor_div(const std::string& name, Affine e, int64_t divisor);
+  Affine let_load(const std::string& name, Access table, Affine below);
 
   void constant(RegRef dst, float value);
   void constant_s32(RegRef dst, int32_t value);

@@ -45,6 +45,7 @@ enum class FlatCode : uint8_t {
   kLetMin,
   kLetMax,
   kLetFloorDiv,
+  kLetLoad,
   kSet,
   kJump,
   kJumpUnlessZero,

@@ -190,6 +190,7 @@ class Flattener {
     }
     emit(op);
   }
+  void statement(const LetLoad& s) { emit({.code = FlatCode::kLetLoad, .address = address(s.table), .var = s.var}); }
   void statement(const Specialise& s) {
     emit({.code = FlatCode::kSet, .a = linear(s.value), .var = s.var});
     block(s.body);

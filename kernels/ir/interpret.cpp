@@ -232,6 +232,12 @@ HONE_INLINE void execute(const Frame& f) {
       case FlatCode::kLetFloorDiv:
         values[op->var] = let_value(f, *op);
         break;
+      case FlatCode::kLetLoad: {
+        int32_t index;
+        std::memcpy(&index, f.address(*op), 4);
+        values[op->var] = index;
+        break;
+      }
       case FlatCode::kSet:
         values[op->var] = f.value(op->a);
         break;

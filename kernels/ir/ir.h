@@ -30,47 +30,12 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "kernels/ir/affine.h"
 
 namespace hone::ir {
 
-using VarId = int;  // index into Kernel::vars
 using BufferId = int;
 using RegId = int;
-
-// c + sum(coef * var). Terms are sorted by variable, coefficients are never 0.
-class Affine {
- public:
-  struct Term {
-    VarId var;
-    int64_t coef;
-    bool operator==(const Term&) const = default;
-  };
-
-  Affine() = default;
-  Affine(int64_t constant) : constant_(constant) {}  // NOLINT: implicit on purpose
-  static Affine var(VarId v, int64_t coef = 1);
-
-  int64_t constant() const { return constant_; }
-  const std::vector<Term>& terms() const { return terms_; }
-  bool is_constant() const { return terms_.empty(); }
-  int64_t coef(VarId v) const;
-  bool uses(VarId v) const { return coef(v) != 0; }
-  // Replaces v by e.
-  Affine substitute(VarId v, const Affine& e) const;
-
-  Affine& operator+=(const Affine& o);
-  Affine& operator-=(const Affine& o);
-  Affine& operator*=(int64_t f);
-  friend Affine operator+(Affine a, const Affine& b) { return a += b; }
-  friend Affine operator-(Affine a, const Affine& b) { return a -= b; }
-  friend Affine operator*(Affine a, int64_t f) { return a *= f; }
-  friend Affine operator*(int64_t f, Affine a) { return a *= f; }
-  bool operator==(const Affine&) const = default;
-
- private:
-  int64_t constant_ = 0;
-  std::vector<Term> terms_;
-};
 
 enum class VarKind : uint8_t {
   kParam,        // runtime argument, >= 0 (an extent or a stride), passed as int64
@@ -258,6 +223,14 @@ struct Let {
   int64_t divisor = 1;
 };
 
+// let var = the element of a one-dimensional s32 kIn buffer, which the caller promises to be in [0, below). `below`
+// uses constants and parameters only.
+struct LetLoad {
+  VarId var;
+  Access table;
+  Affine below;
+};
+
 // Runs the version of `body` compiled for var == value. lo <= value <= hi is proved by the verifier; lo and hi are
 // inclusive and constant.
 struct Specialise {
@@ -276,7 +249,7 @@ struct If {
 
 struct Stmt {
   std::variant<Const, Load, Broadcast, Store, Binary, Fma, Unary, Compare, Select, Permute, LaneMask, Prefetch, For,
-               Let, Specialise, If>
+               Let, LetLoad, Specialise, If>
       node;
 };
 

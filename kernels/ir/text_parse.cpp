@@ -300,6 +300,11 @@ class Parser {
     Let s{};
     s.var = add_var(VarKind::kLet);
     expect("=");
+    if (accept("load")) {
+      Access table = access();
+      expect("below");
+      return {LetLoad{s.var, std::move(table), expr()}};
+    }
     if (at("min") || at("max")) {
       s.op = take().text == "min" ? LetOp::kMin : LetOp::kMax;
       s.args = list("(", ")");
@@ -310,7 +315,7 @@ class Parser {
       expect("/");
       s.divisor = static_cast<int64_t>(number("a divisor", uint64_t{1} << 40));
     } else {
-      fail("expected min(...), max(...) or (...) / number");
+      fail("expected min(...), max(...), (...) / number or load");
     }
     return {std::move(s)};
   }

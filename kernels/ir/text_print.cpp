@@ -94,6 +94,8 @@ class Printer {
         rank(f->body);
       } else if (const Let* l = std::get_if<Let>(&s.node)) {
         declare(l->var);
+      } else if (const LetLoad* x = std::get_if<LetLoad>(&s.node)) {
+        declare(x->var);
       } else if (const Specialise* p = std::get_if<Specialise>(&s.node)) {
         declare(p->var);
         rank(p->body);
@@ -186,6 +188,9 @@ class Printer {
     args.front() = '(';
     args.back() = ')';
     return name + (s.op == LetOp::kMin ? "min" : "max") + args;
+  }
+  std::string text(const LetLoad& s) const {
+    return "let " + var(s.var) + " = load " + access(s.table) + " below " + affine(s.below);
   }
   std::string text(const Specialise& s) const {
     return "specialise " + var(s.var) + " in " + std::to_string(s.lo) + ".." + std::to_string(s.hi) + " = " +

@@ -2,6 +2,7 @@
 // (facts_internal.h), and asks for each access whether they imply 0 <= index < extent in every dimension.
 //
 //   loop        v = lo + step * t, t >= 0, v <= hi - 1          let min/max   bounds, and "one of them"
+//   let load    0 <= v < below, promised by the caller
 //   floor_div   d*q <= e <= d*q + d - 1, e >= 0 proved          specialise    lo <= value <= hi proved, then v == value
 //   if          the condition, or its negation in the else branch
 //
@@ -179,6 +180,13 @@ class Bounds {
       const Linear at_least = plus(linear_var(v), -least);
       if (facts_.proves_quickly(at_least)) return facts_.assume(at_least);
     }
+  }
+
+  void statement(const LetLoad& s) {
+    check_access(s.table, 1, {});
+    const Linear v = linear_var(bind(s.var));
+    facts_.assume(v);
+    assume_at_least(linear(s.below), plus(v, 1));
   }
 
   void statement(const Specialise& s) {

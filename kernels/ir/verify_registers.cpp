@@ -114,6 +114,7 @@ class Walk {
   void statement(const LaneMask& s) { write(s.dst); }
   void statement(const Prefetch&) {}
   void statement(const Let&) {}
+  void statement(const LetLoad&) {}
 
   void statement(const For& s) {
     if (kernel_.vars[static_cast<size_t>(s.var)].kind == VarKind::kUnrolled) {

@@ -156,6 +156,7 @@ class Structure {
         return;
       }
       if (const Let* let = std::get_if<Let>(&s.node)) lets.push_back(let->var);
+      if (const LetLoad* let = std::get_if<LetLoad>(&s.node)) lets.push_back(let->var);
       if (const For* f = std::get_if<For>(&s.node)) scoped(f->var, f->body, depth);
       if (const Specialise* p = std::get_if<Specialise>(&s.node)) scoped(p->var, p->body, depth);
       if (const If* c = std::get_if<If>(&s.node)) block(c->then_body, depth + 1), block(c->else_body, depth + 1);
@@ -363,6 +364,16 @@ class Structure {
       return "a divisor is at least 1";
     for (const Affine& e : s.args)
       if (Text wrong = affine(e); !wrong.empty()) return wrong;
+    return define(s.var, {VarKind::kLet});
+  }
+  Text check(const LetLoad& s) {
+    if (Text wrong = access(s.table); !wrong.empty()) return wrong;
+    const Buffer& b = kernel_.buffers[static_cast<size_t>(s.table.buffer)];
+    if (b.scope != Scope::kIn || b.dtype != DType::kS32 || b.extents.size() != 1)
+      return "a table of indices is an `in` buffer of s32 with one dimension, which '" + b.name + "' is not";
+    if (Text wrong = affine(s.below); !wrong.empty()) return wrong;
+    for (const Affine::Term& t : s.below.terms())
+      if (kind(t.var) != VarKind::kParam) return "the bound of a loaded index uses parameters and constants only";
     return define(s.var, {VarKind::kLet});
   }
   Text check(const Specialise& s) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -69,6 +70,22 @@ int64_t buffer_bytes(const ir::Kernel& kernel, const ir::Buffer& buffer, const s
   return (last + 1) * dtype_bytes(buffer.dtype);
 }
 
+// The least bound that the kernel puts on the elements of each table of indices.
+void find_tables(const ir::Kernel& kernel, const ir::Block& statements, const std::vector<int64_t>& params,
+                 std::map<ir::BufferId, int64_t>& below) {
+  auto inside = [&](const ir::Block& body) { find_tables(kernel, body, params, below); };
+  for (const ir::Stmt& s : statements) {
+    if (const auto* f = std::get_if<ir::For>(&s.node)) inside(f->body);
+    if (const auto* p = std::get_if<ir::Specialise>(&s.node)) inside(p->body);
+    if (const auto* c = std::get_if<ir::If>(&s.node)) inside(c->then_body), inside(c->else_body);
+    const auto* let = std::get_if<ir::LetLoad>(&s.node);
+    if (let == nullptr) continue;
+    const int64_t bound = value_of(kernel, let->below, params);
+    const auto [at, added] = below.emplace(let->table.buffer, bound);
+    if (!added) at->second = std::min(at->second, bound);
+  }
+}
+
 // The arguments of one run: equal seeds give equal contents. A mapping that fails aborts the test (Result::value).
 struct Arguments {
   Arguments(const ir::Kernel& kernel, const std::vector<int64_t>& params, uint32_t seed)
@@ -78,6 +95,17 @@ struct Arguments {
       buffers.push_back(GuardedBuffer::create(buffer_bytes(kernel, decl, params)).value());
       fill_random(buffers.back().as<uint32_t>(), seed + static_cast<uint32_t>(b));
       pointers.push_back(buffers.back().data());
+    }
+    keep_promises(kernel, params);
+  }
+  void keep_promises(const ir::Kernel& kernel, const std::vector<int64_t>& params) {
+    std::map<ir::BufferId, int64_t> tables;
+    find_tables(kernel, kernel.body, params, tables);
+    const std::vector<ir::BufferId> ids = kernel.arguments();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto table = tables.find(ids[i]);
+      if (table == tables.end() || table->second < 1) continue;
+      for (uint32_t& word : buffers[i].as<uint32_t>()) word %= static_cast<uint32_t>(table->second);
     }
   }
   template <typename Run>

@@ -15,7 +15,7 @@ using ir::Scope;
 namespace {
 
 constexpr int64_t kMaxParam = 9;
-constexpr int64_t kRows = 24, kColumns = 64;
+constexpr int64_t kRows = 24, kColumns = 64, kTable = 13;
 
 struct Interval {
   int64_t lo, hi;
@@ -44,6 +44,9 @@ class RandomKernel {
     buffer("io", Scope::kInOut, kColumns + 19);
     buffer("ws", Scope::kWorkspace, kColumns + 16);
     buffer("strided", Scope::kInOut, Affine::var(ld));
+    table_ =
+        b_.buffer({.name = "table", .dtype = DType::kS32, .scope = Scope::kIn, .extents = {kTable}, .strides = {1}});
+    most_ = chance(50) ? Affine(draw(1, 12)) : scope_.front().value + 1;
     // Few registers, about as many as there are, or more.
     rows_ = std::array<int64_t, 3>{2, 4, 7}[pick(3)];
     columns_ = 2 + rows_;
@@ -171,7 +174,7 @@ class RandomKernel {
 
   void let() {
     const Integer a = affine(20), c = affine(20);
-    switch (pick(3)) {
+    switch (pick(4)) {
       case 0:
         scope_.push_back({b_.let_min("l", {a.value, c.value}),
                           {std::min(a.range.lo, c.range.lo), std::min(a.range.hi, c.range.hi)},
@@ -180,6 +183,11 @@ class RandomKernel {
       case 1:
         scope_.push_back({b_.let_max("l", {a.value, c.value}),
                           {std::max(a.range.lo, c.range.lo), std::max(a.range.hi, c.range.hi)},
+                          false});
+        return;
+      case 2:
+        scope_.push_back({b_.let_load("l", {table_, {index(kTable)}}, most_),
+                          {0, most_.is_constant() ? most_.constant() - 1 : kMaxParam},
                           false});
         return;
       default: {
@@ -253,7 +261,8 @@ class RandomKernel {
   int64_t rows_ = 0, columns_ = 0;
   std::vector<Integer> scope_;
   std::vector<ir::BufferId> buffers_;
-  ir::BufferId final_ = -1;
+  ir::BufferId final_ = -1, table_ = -1;
+  Affine most_;  // elements of the table are below it
   ir::RegId floats_ = -1, ints_ = -1, masks_ = -1;
 };
 

@@ -271,6 +271,54 @@ KernelCase strided_rows(int lanes) {
           {{2, 7, 3 * lanes + 1, 2000, 100}, {1, 1, 1, 0, 0}, {3, 5, lanes, 0, 64}, {2, 4, lanes - 1, 130, 0}}};
 }
 
+// Rows in pages that a table names: an index outside loops, one per outer iteration, one in an innermost loop, one
+// behind a condition that keeps its table from being read, and one that is an index into the table itself.
+KernelCase pages(int lanes) {
+  Builder b("pages");
+  const auto n = b.param("n"), count = b.param("pages"), stride = b.param("page_stride");
+  const Affine rows = Affine::var(n);
+  const auto table =
+      b.buffer({.name = "table", .dtype = DType::kS32, .scope = Scope::kIn, .extents = {rows}, .strides = {1}});
+  const auto x = b.buffer({.name = "x",
+                           .scope = Scope::kIn,
+                           .extents = {Affine::var(count), 3, lanes},
+                           .strides = {Affine::var(stride), lanes, 1}});
+  const auto out =
+      b.buffer({.name = "o", .scope = Scope::kOut, .extents = {rows, 5, lanes}, .strides = {5 * lanes, lanes, 1}});
+  const ir::RegType f{.lanes = lanes};
+  const auto v = b.at(b.reg("v", f)), w = b.at(b.reg("w", f));
+  b.if_ge_zero(rows - 1, [&] {
+    const Affine first = b.let_load("first", {table, {0}}, Affine::var(count));
+    b.load(w, {x, {first, 2, 0}});
+    b.serial("i", 0, rows, 1, [&](Affine i) {
+      const Affine page = b.let_load("page", {table, {i}}, Affine::var(count));
+      const Affine other = b.let_max("other", {page - 1, first - 2, 0});
+      b.serial("j", 0, 3, 1, [&](Affine j) {
+        b.load(v, {x, {page, j, 0}});
+        b.binary(ir::BinaryOp::kAdd, v, v, w);
+        b.store({out, {i, j, 0}}, v);
+      });
+      b.load(v, {x, {other, 1, 0}});
+      b.store({out, {i, 3, 0}}, v);
+    });
+    b.serial("k", 0, rows, 1, [&](Affine k) {
+      const Affine page = b.let_load("page", {table, {rows - 1 - k}}, Affine::var(count));
+      const Affine least = b.let_min("least", {page, rows - 1});
+      b.load(v, {x, {page, 0, 0}});
+      b.if_ge_zero(k - 1, [&] {
+        const Affine next = b.let_load("next", {table, {k - 1}}, Affine::var(count));
+        b.load(w, {x, {next, 1, 0}});
+        b.binary(ir::BinaryOp::kMax, v, v, w);
+      });
+      const Affine hop = b.let_load("hop", {table, {least}}, Affine::var(count));
+      b.load(w, {x, {hop, 2, 0}});
+      b.binary(ir::BinaryOp::kSub, v, v, w);
+      b.store({out, {k, 4, 0}}, v);
+    });
+  });
+  return {"pages", b.finish(), {{0, 1, 0}, {1, 1, 3 * lanes}, {5, 4, 3 * lanes + 1}, {9, 2, 100}}};
+}
+
 // Versions by a runtime count: over a register tile, nested, inside a loop, and with a known count.
 KernelCase versions(int lanes) {
   Builder b("versions");
@@ -482,9 +530,9 @@ ir::Kernel tile_kernel(const TileShape& t) {
 }
 
 std::vector<KernelCase> sample_kernels(int lanes) {
-  std::vector<KernelCase> all = {arithmetic(lanes),   tails(lanes),     masks(lanes), strided_tasks(lanes),
-                                 strided_rows(lanes), versions(lanes),  nests(lanes), packing(lanes),
-                                 pressure(lanes),     prefetches(lanes)};
+  std::vector<KernelCase> all = {arithmetic(lanes),   tails(lanes),    masks(lanes),     strided_tasks(lanes),
+                                 strided_rows(lanes), pages(lanes),    versions(lanes),  nests(lanes),
+                                 packing(lanes),      pressure(lanes), prefetches(lanes)};
   if (lanes >= 4) all.push_back(permutes(lanes));
   all.push_back({"tile", tile_kernel({.mr = 3, .nr = 2 * lanes, .k = 21, .lanes = lanes, .unroll = 3}), {{}}});
   all.push_back({"tile_versions",

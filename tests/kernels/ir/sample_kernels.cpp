@@ -179,6 +179,22 @@ const char* const kAxpyText = R"(kernel axpy {
 }
 )";
 
+const char* const kGatherText = R"(kernel gather {
+  param n
+  param rows
+  param stride
+  in T: s32[n] stride [1] align 4
+  in x: f32[rows, 8] stride [stride, 1] align 4
+  out y: f32[n, 8] stride [8, 1] align 4
+  reg a: f32x8
+  parallel i in 0..n step 1 {
+    let v = load T[i] below rows
+    a = load x[v, 0]
+    store y[i, 0] = a
+  }
+}
+)";
+
 std::string edited(std::string text, std::string_view from, std::string_view to, bool all) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << "no `" << from << "` in\n" << text;

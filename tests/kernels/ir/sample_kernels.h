@@ -27,6 +27,9 @@ Kernel sample_matmul(const SampleMatmul& shape);
 // y[i] = a * x[i] + y[i] in tasks of 64 with a masked tail.
 extern const char* const kAxpyText;
 
+// y[8*i ..] = row T[i] of x, the rows being `stride` apart: an index that is loaded.
+extern const char* const kGatherText;
+
 // `text` with `from`, which must occur, replaced by `to` (the first occurrence, or all).
 std::string edited(std::string text, std::string_view from, std::string_view to, bool all = false);
 

@@ -88,6 +88,7 @@ TEST(IrText, EveryOpRoundTrips) { EXPECT_EQ(print(parsed(kEveryOp)), kEveryOp); 
 
 TEST(IrText, SamplesRoundTrip) {
   EXPECT_EQ(print(parsed(kAxpyText)), kAxpyText);
+  EXPECT_EQ(print(parsed(kGatherText)), kGatherText);
   for (bool batch : {false, true}) {
     const Kernel kernel = sample_matmul({.batch = batch, .split_tail = batch});
     const Kernel again = parsed(print(kernel));
@@ -171,6 +172,20 @@ TEST(IrText, EditedOpAndMaskRun) {
   EXPECT_EQ(run_axpy(edited(kAxpyText, "lanes(e - 16*q)", "lanes(e - 16*q - 1)"), 100)[99], 1);
 }
 
+TEST(IrText, EditedIndexLoadRuns) {
+  const auto first = [](const std::string& text) {
+    std::vector<int32_t> table = {2, 0, 1, 2};
+    std::vector<float> x(30), y(32);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    run_all_tasks(parsed(text), {table.data(), x.data(), y.data()}, {4, 3, 11});
+    return std::vector{y[0], y[8], y[16], y[24]};
+  };
+  EXPECT_EQ(first(kGatherText), (std::vector<float>{22, 0, 11, 22}));
+  EXPECT_EQ(first(edited(kGatherText, "load T[i]", "load T[3 - i]")), (std::vector<float>{22, 11, 0, 22}));
+  EXPECT_EQ(first(edited(kGatherText, "x[v, 0]", "x[2 - v, 0]")), (std::vector<float>{0, 22, 11, 0}));
+  EXPECT_NE(hash(parsed(kGatherText)), hash(parsed(edited(kGatherText, "below rows", "below 3"))));
+}
+
 // ---- errors ----
 
 struct Wrong {
@@ -195,7 +210,7 @@ TEST(IrText, ErrorsNamePlaceAndExpectation) {
       {"b = fma(c, a, b)", "b = fmadd(c, a, b)", "no operation is named 'fmadd'; there are const load"},
       {"b = fma(c, a, b)", "b = fma(c, a)", "expected ',', found ')'"},
       {"b = fma(c, a, b)", "b = fma(c, a, g)", "no register is named 'g' here"},
-      {"let e = min(64, n - i)", "let e = n - i", "expected min(...), max(...) or (...) / number, found 'n'"},
+      {"let e = min(64, n - i)", "let e = n - i", "expected min(...), max(...), (...) / number or load, found 'n'"},
       {"0x40000000", "0x140000000", "expected the bits of a constant (a number up to 4294967295)"},
       {"16*q", "99999999999999999999*q", "expected a number or a variable, found '99999999999999999999'"},
       {"16*q", "2305843009213693951*4*q", "a number in this product is too large"},
@@ -210,6 +225,17 @@ TEST(IrText, ErrorsNamePlaceAndExpectation) {
     EXPECT_EQ(kernel.status().code(), Code::kInvalidArgument);
     EXPECT_THAT(kernel.status().message(), StartsWith("line "));
     EXPECT_THAT(kernel.status().message(), HasSubstr(w.message)) << w.to;
+  }
+}
+
+TEST(IrText, IndexLoadErrors) {
+  const Wrong cases[] = {
+      {"below rows", "", "expected 'below', found 'a'"},
+      {"below rows", "above rows", "expected 'below', found 'above'"},
+      {"load T[i]", "load t[i]", "no buffer is named 't' here"},
+  };
+  for (const Wrong& w : cases) {
+    EXPECT_THAT(parse(edited(kGatherText, w.from, w.to)).status().message(), HasSubstr(w.message)) << w.to;
   }
 }
 
@@ -233,7 +259,8 @@ TEST(IrText, DepthAndLengthAreBounded) {
 
 // Whatever a mutation makes of the text: an error with a place, or a kernel that round-trips and can be verified.
 TEST(IrText, MutatedTextNeverCrashes) {
-  const std::string sources[] = {kEveryOp, kAxpyText, print(sample_matmul({.batch = true, .split_tail = true}))};
+  const std::string sources[] = {kEveryOp, kAxpyText, kGatherText,
+                                 print(sample_matmul({.batch = true, .split_tail = true}))};
   const std::string pieces[] = {"{",
                                 "}",
                                 "(",

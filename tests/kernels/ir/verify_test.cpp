@@ -342,6 +342,20 @@ TEST(IrVerify, SurvivesBrokenKernels) {
                 f.body.push_back({LaneMask{{3, {}}, Affine::var(4)}});
               }),
               HasSubstr("has no value here"));
+  EXPECT_THAT(broken([](Kernel&, For& f) {
+                f.body.push_back({LetLoad{2, {9, {0}}, 1}});
+              }),
+              HasSubstr("no such buffer"));
+  EXPECT_THAT(broken([](Kernel& k, For& f) {
+                k.buffers[0].dtype = DType::kS32;
+                f.body.insert(f.body.begin(), {LetLoad{2, {0, {0}}, Affine::var(77)}});
+              }),
+              HasSubstr("has no value here"));
+  EXPECT_THAT(broken([](Kernel& k, For& f) {
+                k.buffers[0].dtype = DType::kS32;
+                f.body.insert(f.body.begin(), {LetLoad{99, {0, {0}}, 1}});
+              }),
+              HasSubstr("no such variable"));
   EXPECT_THAT(broken([](Kernel& k, For&) { k.vars[1].name = "n"; }), HasSubstr("two variables are named 'n'"));
   EXPECT_THAT(broken([](Kernel& k, For&) { k.registers[0].name = "store"; }),
               HasSubstr("not a name the text form can spell"));
@@ -407,6 +421,28 @@ TEST(IrVerify, RuntimeStridesUnderAnyIndex) {
                         {"unroll u in 0..2", "unroll u in 0..3", {"dimension 1 of 'y': cannot prove u < n"}},
                         {"store y[p, j, 0]", "store y[i, j, 0]", {"tasks that differ in 'p'"}},
                         {"load y[p, i, 0]", "load y[p, 1152921504606846977*i, 0]", {"beyond 2^60"}}});
+}
+
+// What a table holds is the caller's promise; everything else about a loaded index is proved.
+TEST(IrVerify, LoadedIndices) {
+  expect_refused(
+      kGatherText,
+      {{"load T[i]", "load T[i + 1]", {"dimension 0 of 'T': cannot prove i + 1 < n", "`let v = load T[i + 1]"}},
+       {"load T[i]", "load T[v]", {"uses a variable that has no value here"}},
+       {"x[v, 0]", "x[v + 1, 0]", {"dimension 0 of 'x': cannot prove v + 1 < rows"}},
+       {"x[v, 0]", "x[v - 1, 0]", {"cannot prove v - 1 >= 0"}},
+       {"below rows", "below rows + 1", {"cannot prove v < rows"}},
+       {"below rows", "below i", {"the bound of a loaded index uses parameters and constants only"}},
+       {"in T: s32[n] stride [1]", "in T: f32[n] stride [1]", {"a table of indices", "'T'"}},
+       {"in T: s32[n] stride [1]", "inout T: s32[n] stride [1]", {"a table of indices"}},
+       {"store y[i, 0]", "store y[v, 0]", {"dimension 0 of 'y'"}},
+       {"f32[n, 8] stride [8", "f32[rows, 8] stride [8", {"cannot prove i < rows"}}});
+  // Different tasks may find the same row: it is not theirs alone.
+  EXPECT_THAT(verify(parsed(edited(edited(kGatherText, "out y: f32[n, 8]", "out y: f32[rows, 8]"), "store y[i, 0]",
+                                   "store y[v, 0]")))
+                  .message(),
+              HasSubstr("tasks that differ in 'i'"));
+  expect_accepted(kGatherText, {{"x[v, 0]", "x[rows - 1 - v, 0]"}, {"below rows", "below rows - 2"}});
 }
 
 TEST(IrVerify, DeadCodeMayBeAnything) {
