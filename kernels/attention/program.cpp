@@ -1,0 +1,188 @@
+// Text and legality of AttentionPrograms. Lowering is in lower.cpp.
+#include "kernels/attention/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "kernels/attention/lower_internal.h"
+#include "kernels/text/program_steps.h"
+
+namespace hone::attention {
+namespace {
+
+constexpr std::array<std::string_view, 4> kAlgorithmNames = {"materialised", "tiled", "online", "split"};
+constexpr std::array<std::string_view, 3> kPackKNames = {"block", "strip", "none"};
+constexpr std::array<std::string_view, 2> kPackVNames = {"none", "rows"};
+constexpr std::array<std::string_view, 2> kHeadsNames = {"one", "group"};
+constexpr std::array<std::string_view, 2> kParallelNames = {"h", "hq"};
+
+// Bound of everything that unrolls, as matmul has it: code stays within what the code generators compile in time.
+constexpr int64_t kMaxUnrolledFma = 6000;
+// Of one task: each thread holds its own.
+constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
+constexpr int64_t kMaxSplits = 256;
+
+int64_t tile_registers(int64_t rows, int64_t vectors) { return rows * vectors + std::min(rows, vectors) + 1; }
+
+Status check_tile(const IsaInfo& isa, std::string_view name, int64_t rows, int64_t columns, int64_t reserved) {
+  const int64_t registers = tile_registers(rows, columns / isa.lanes_f32()) + reserved;
+  if (registers <= isa.vector_registers) return {};
+  return unsupported(fmt::format("{}: {} {}x{} needs {} vector registers, has {}", isa.name, name, rows, columns,
+                                 registers, isa.vector_registers));
+}
+
+Status check_tiles(const AttentionProblem& problem, const AttentionProgram& p) {
+  const IsaInfo& isa = isa_info(p.isa);
+  if (p.lanes != isa.lanes_f32())
+    return unsupported(fmt::format("{}: vectors of {} f32 lanes, asked for {}", isa.name, isa.lanes_f32(), p.lanes));
+  if (p.mr < 1 || p.nr < 1 || p.vr < 1 || p.vn < 1 || p.bq < 1 || p.bk < 1 || p.tile_rows < 1 || p.value_depth < 1)
+    return invalid_argument("tile and block sizes must be at least 1");
+  if (p.nr % kKeyGroup != 0)
+    return unsupported(fmt::format("score_tile: nr={} is not a multiple of {}", p.nr, kKeyGroup));
+  if (p.vn % p.lanes != 0)
+    return unsupported(fmt::format("value_tile: vn={} is not a multiple of {} lanes", p.vn, p.lanes));
+  if (!is_ordered(p.algorithm) && p.bk % kKeyGroup != 0)
+    return unsupported(fmt::format("block: bk={} is not a multiple of {}", p.bk, kKeyGroup));
+  if (p.algorithm != Algorithm::kMaterialised && (p.tile_rows % p.mr != 0 || p.tile_rows % p.vr != 0))
+    return unsupported(fmt::format("tile_rows={} is not a multiple of mr={} and vr={}", p.tile_rows, p.mr, p.vr));
+  const bool masked = problem.value_dim() % p.lanes != 0 && !isa.mask_registers && p.pack_v == PackV::kNone;
+  HONE_RETURN_IF_ERROR(check_tile(isa, "score_tile", p.mr, p.nr, 0));
+  return check_tile(isa, "value_tile", p.vr, p.vn, masked ? 1 : 0);
+}
+
+Status check_code_size(const AttentionProgram& p) {
+  const int64_t groups = p.nr / kKeyGroup;
+  const int64_t scores = p.mr * (p.mr + 1) / 2 * groups * (groups + 1) / 2 * (kKeyGroup / p.lanes);
+  const int64_t values = p.vr * (p.vr + 1) / 2 * (p.vn / p.lanes) * 2;
+  if (scores + values <= kMaxUnrolledFma) return {};
+  return unsupported(fmt::format("tiles {}x{} and {}x{} expand to {} fma, at most {}", p.mr, p.nr, p.vr, p.vn,
+                                 scores + values, kMaxUnrolledFma));
+}
+
+}  // namespace
+
+std::string to_string(const AttentionProgram& p) {
+  return fmt::format(
+      "vectorize({},{}) attention({}){} block({},{}) heads({}) tile_rows({}) score_tile({},{}) value_tile({},{}) "
+      "value_depth({}) pack_k({}) pack_v({}){} parallel({})",
+      isa_info(p.isa).name, p.lanes, kAlgorithmNames[static_cast<size_t>(p.algorithm)],
+      p.algorithm == Algorithm::kSplit ? fmt::format(" splits({})", p.splits) : "", p.bq, p.bk,
+      kHeadsNames[p.group ? 1 : 0], p.tile_rows, p.mr, p.nr, p.vr, p.vn, p.value_depth,
+      kPackKNames[static_cast<size_t>(p.pack_k)], kPackVNames[static_cast<size_t>(p.pack_v)],
+      p.prefetch > 0 ? fmt::format(" prefetch({})", p.prefetch) : "", kParallelNames[static_cast<size_t>(p.parallel)]);
+}
+
+Result<AttentionProgram> parse_program(std::string_view program) {
+  HONE_ASSIGN_OR_RETURN(text::StepReader reader, text::StepReader::open(program));
+  AttentionProgram p;
+  HONE_ASSIGN_OR_RETURN(const text::Step* const vectorize, reader.next("vectorize", 2));
+  const std::optional<Isa> isa = parse_isa(vectorize->args[0]);
+  if (!isa) return text::program_error(program, vectorize->column, fmt::format("unknown ISA '{}'", vectorize->args[0]));
+  p.isa = *isa;
+  HONE_RETURN_IF_ERROR(reader.integer(*vectorize, 1, 1, &p.lanes));
+
+  HONE_ASSIGN_OR_RETURN(const text::Step* const algorithm, reader.next("attention", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*algorithm, kAlgorithmNames, &p.algorithm));
+  if (p.algorithm == Algorithm::kSplit) {
+    HONE_ASSIGN_OR_RETURN(const text::Step* const splits, reader.next("splits", 1));
+    HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*splits, 0, 2, &p.splits));
+  }
+  HONE_ASSIGN_OR_RETURN(const text::Step* const block, reader.next("block", 2));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 0, 1, &p.bq));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*block, 1, 1, &p.bk));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const heads, reader.next("heads", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*heads, kHeadsNames, &p.group));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const tile_rows, reader.next("tile_rows", 1));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*tile_rows, 0, 1, &p.tile_rows));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const score, reader.next("score_tile", 2));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*score, 0, 1, &p.mr));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*score, 1, 1, &p.nr));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const value, reader.next("value_tile", 2));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*value, 0, 1, &p.vr));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*value, 1, 1, &p.vn));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const depth, reader.next("value_depth", 1));
+  HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*depth, 0, 1, &p.value_depth));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const pack_k, reader.next("pack_k", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*pack_k, kPackKNames, &p.pack_k));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const pack_v, reader.next("pack_v", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*pack_v, kPackVNames, &p.pack_v));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const prefetch, reader.optional("prefetch", 1));
+  if (prefetch != nullptr) HONE_RETURN_IF_ERROR(reader.integer(*prefetch, 0, 1, &p.prefetch));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const parallel, reader.next("parallel", 1));
+  HONE_RETURN_IF_ERROR(reader.choice(*parallel, kParallelNames, &p.parallel));
+  HONE_RETURN_IF_ERROR(reader.at_end());
+  return p;
+}
+
+std::string numerics(const AttentionProgram& p) {
+  if (is_ordered(p.algorithm)) return "ordered";
+  if (p.algorithm == Algorithm::kSplit) return fmt::format("split({},{})", p.bk, p.splits);
+  return fmt::format("online({})", p.bk);
+}
+
+Status legal(const AttentionProblem& problem, const AttentionProgram& p) {
+  HONE_RETURN_IF_ERROR(validate(problem));
+  HONE_RETURN_IF_ERROR(check_tiles(problem, p));
+  HONE_RETURN_IF_ERROR(check_code_size(p));
+  if (problem.mask == MaskKind::kBoolean) return unsupported("boolean masks need u8 buffers in LoopIR");
+  const bool blocked = problem.k == KeyLayout::kBlocked;
+  if (blocked && p.pack_k != PackK::kNone) return unsupported("k=blocked lies transposed already: pack_k must be none");
+  if (!blocked && p.pack_k == PackK::kNone)
+    return unsupported("k=rows cannot be read in place by vectors along keys: pack_k must be block or strip");
+  if (p.algorithm == Algorithm::kSplit && (p.splits < 2 || p.splits > kMaxSplits))
+    return unsupported(fmt::format("splits must be from 2 to {}, got {}", kMaxSplits, p.splits));
+  const AttentionProgram c = canonical(problem, p);
+  const int64_t rows = c.bq * (c.group ? problem.group() : 1);
+  if (p.pack_k == PackK::kStrip && rows > c.tile_rows)
+    return unsupported(
+        fmt::format("pack_k(strip) would transpose K once per tile of rows: a task has {} rows, tile_rows "
+                    "is {}",
+                    rows, c.tile_rows));
+  if (const int64_t bytes = workspace_bytes(problem, p); bytes > kMaxWorkspace)
+    return unsupported(fmt::format("a task needs a workspace of {} bytes, at most {}", bytes, kMaxWorkspace));
+  return {};
+}
+
+int64_t workspace_bytes(const AttentionProblem& problem, const AttentionProgram& program) {
+  const AttentionProgram p = canonical(problem, program);
+  int64_t total = 0;
+  bool fits = true;
+  auto add = [&](int64_t rows, int64_t columns) {
+    int64_t bytes = 0;
+    fits = fits && !__builtin_mul_overflow(rows, columns, &bytes) && !__builtin_mul_overflow(bytes, 4, &bytes) &&
+           !__builtin_add_overflow(total, bytes, &total);
+  };
+  int64_t rows = 0;
+  if (__builtin_mul_overflow(p.bq, p.group ? problem.group() : 1, &rows)) return std::numeric_limits<int64_t>::max();
+  const int64_t columns = round_up(problem.value_dim(), kKeyGroup);
+  add(rows, problem.d + columns + 2 * kKeyGroup);
+  add(p.tile_rows, round_up(p.bk, p.nr) + 2 * kKeyGroup);
+  if (p.pack_k == PackK::kBlock) add(round_up(p.bk, p.nr), problem.d);
+  if (p.pack_k == PackK::kStrip) add(p.nr, problem.d);
+  if (p.pack_v == PackV::kRows) add(p.bk, columns);
+  return fits ? total : std::numeric_limits<int64_t>::max();
+}
+
+AttentionProgram canonical(const AttentionProblem& problem, AttentionProgram p) {
+  p.bq = std::min(p.bq, std::max<int64_t>(problem.q, 1));
+  if (is_ordered(p.algorithm)) p.bk = round_up(std::max<int64_t>(problem.kv, 1), kKeyGroup);
+  if (p.algorithm != Algorithm::kSplit) p.splits = 1;
+  if (problem.group() == 1) p.group = true;
+  const int64_t step = std::lcm(p.mr, p.vr), rows = round_up(p.bq * (p.group ? problem.group() : 1), step);
+  if (p.algorithm == Algorithm::kMaterialised || p.tile_rows > rows) p.tile_rows = rows;
+  p.value_depth = std::min(p.value_depth, p.bk);
+  if (problem.page > 0) p.prefetch = 0;
+  if (p.bq >= problem.q) p.parallel = ParallelDim::kHeadsRows;
+  return p;
+}
+
+std::string kernel_name(const AttentionProblem& problem, const AttentionProgram& p) {
+  return fmt::format("attention_{}_{}_{}x{}_{}x{}_{}", dtype_name(problem.dtype),
+                     kAlgorithmNames[static_cast<size_t>(p.algorithm)], p.mr, p.nr, p.vr, p.vn, isa_info(p.isa).name);
+}
+
+}  // namespace hone::attention

@@ -1,0 +1,186 @@
+// Scores of a block: T = (scale Q) K^T, one chain of fma over the head dimension for each, keys along the lanes.
+//
+// Lanes are keys because a chain must run over d ascending; so K, which lies row by row, is transposed into groups of
+// kKeyGroup keys, [group][d][16], which is also how a cache of KeyLayout::kBlocked lies: read where it is.
+#include "kernels/attention/lower_internal.h"
+#include "kernels/ir/transpose.h"
+
+namespace hone::attention {
+
+using ir::Access;
+using ir::Affine;
+using ir::Builder;
+using ir::RegId;
+using ir::RegRef;
+
+// ---- K ----
+
+// Row `key` of K (counted from the start of the sequence), from `column` on.
+Access AttentionLowering::key_row(const PagedKey& key, const Affine& column) const {
+  if (p_.page > 0) return {key_, {key.page, kv_head_, key.row, column}};
+  return {key_, {kv_head_, key.row, column}};
+}
+
+AttentionLowering::PagedKey AttentionLowering::locate(const Affine& key) {
+  if (p_.page == 0) return {0, key};
+  const Affine entry = b_.let_floor_div("pe", key, p_.page);
+  return {b_.let_load("page", {table_, {entry}}, pages_), key - entry * p_.page};
+}
+
+// Keys [keys.first, keys.end) of the block into groups of Kt, group g of the block into group g - to.
+void AttentionLowering::transpose_keys(const Block& block, const Keys& keys, const Affine& to) {
+  const Affine first = p_.window > 0              ? b_.let_floor_div("tg", keys.first, kKeyGroup)
+                       : keys.first.is_constant() ? Affine(0)
+                                                  : to;
+  const Affine last = b_.let_floor_div("te", keys.end + (kKeyGroup - 1), kKeyGroup);
+  const RegId x = b_.reg("kx", {.lanes = t_.lanes}, {t_.lanes}), y = b_.reg("ky", {.lanes = t_.lanes}, {t_.lanes});
+  b_.serial("kg", first, last, 1, [&](const Affine& g) {
+    auto clamped = [&] { transpose_group(block, keys, g, g - to, x, y, /*whole=*/false); };
+    if (p_.page % kKeyGroup != 0) return clamped();
+    auto whole = [&] { transpose_group(block, keys, g, g - to, x, y, /*whole=*/true); };
+    auto ends_inside = [&] { b_.if_ge_zero(keys.end - kKeyGroup - g * kKeyGroup, whole, clamped); };
+    if (p_.window == 0) return ends_inside();
+    b_.if_ge_zero(g * kKeyGroup - keys.first, ends_inside, clamped);
+  });
+}
+
+// A group of keys. Where not all of its keys are to be read, rows in their place repeat the nearest that is: what they
+// score is never looked at.
+void AttentionLowering::transpose_group(const Block& block, const Keys& keys, const Affine& group, const Affine& to,
+                                        RegId x, RegId y, bool whole) {
+  const Affine start = block.group * kKeyGroup;
+  const PagedKey base = whole ? locate(start + group * kKeyGroup) : PagedKey{};
+  for (int64_t u = 0; u < kKeyGroup; u += t_.lanes) {
+    std::vector<PagedKey> rows;
+    for (int64_t j = u; j < u + t_.lanes; ++j) {
+      if (whole) {
+        rows.push_back({base.page, base.row + j});
+        continue;
+      }
+      Affine key = group * kKeyGroup + j;
+      if (p_.window > 0) key = b_.let_max("kl", {keys.first, key});
+      rows.push_back(locate(start + b_.let_min("kj", {key, keys.end - 1})));
+    }
+    auto square = [&](const Affine& p, int64_t columns, const RegRef& mask) {
+      for (int64_t j = 0; j < t_.lanes; ++j) {
+        const PagedKey& row = rows[static_cast<size_t>(j)];
+        b_.load(Builder::at(x, {j}), key_row(row, p), mask);
+        if (whole && t_.prefetch > 0 && p_.page == 0) b_.prefetch(key_row({0, row.row + t_.prefetch}, p), 1);
+      }
+      const RegId transposed = ir::emit_transpose(b_, t_.lanes, x, y);
+      for (int64_t r = 0; r < columns; ++r) b_.store({keys_, {to, p + r, u}}, Builder::at(transposed, {r}));
+    };
+    const int64_t even = p_.d / t_.lanes * t_.lanes;
+    if (even > 0) b_.serial("kp", 0, even, t_.lanes, [&](const Affine& p) { square(p, t_.lanes, {}); });
+    if (even == p_.d) continue;
+    const RegRef mask = Builder::at(b_.reg("kmask", {.lanes = t_.lanes, .mask = true}));
+    b_.lane_mask(mask, p_.d - even);
+    square(even, p_.d - even, mask);
+  }
+}
+
+// ---- tiles ----
+
+void AttentionLowering::scores(const Block& block, const Rows& rows, const Keys& keys) {
+  const Affine first = p_.window > 0 ? b_.let_floor_div("sf", keys.first, t_.nr) : Affine(0);
+  const Affine last = b_.let_floor_div("sl", keys.end + (t_.nr - 1), t_.nr);
+  b_.serial("st", first, last, 1, [&](const Affine& strip) {
+    if (t_.pack_k == PackK::kStrip) {
+      Keys part{strip * t_.nr, b_.let_min("pe", {block.keys, strip * t_.nr + t_.nr})};
+      if (p_.window > 0) part.first = b_.let_max("pf", {block.skip, part.first});
+      transpose_keys(block, part, strip * (t_.nr / kKeyGroup));
+    }
+    each_row_tile(rows, t_.mr, [&](const Rows& tile) { score_strip(block, rows, tile, strip); });
+  });
+}
+
+// The score tile of these rows and this strip, as far as they see keys there.
+void AttentionLowering::score_strip(const Block& block, const Rows& rows, const Rows& tile, const Affine& strip) {
+  const Keys keys = union_keys(tile, block);
+  const Affine left = b_.let_min("sn", {t_.nr, keys.end - strip * t_.nr});
+  auto body = [&] {
+    const Affine groups = b_.let_floor_div("sg", left + (kKeyGroup - 1), kKeyGroup);
+    const int64_t most = t_.nr / kKeyGroup;
+    // One version for each number of groups, the largest first.
+    std::function<void(int64_t)> version = [&](int64_t n) {
+      auto tile_of_n = [&] { score_tile(block, rows, tile, strip, n); };
+      if (n == 1) return tile_of_n();
+      b_.if_ge_zero(groups - n, tile_of_n, [&] { version(n - 1); });
+    };
+    version(most);
+  };
+  auto not_after = [&] { ragged() ? b_.if_ge_zero(left - 1, body) : body(); };
+  if (p_.window == 0) return not_after();
+  b_.if_ge_zero(strip * t_.nr + (t_.nr - 1) - keys.first, not_after);
+}
+
+void AttentionLowering::score_tile(const Block& block, const Rows& rows, const Rows& tile, const Affine& strip,
+                                   int64_t groups) {
+  const int64_t per_group = kKeyGroup / t_.lanes, nv = groups * per_group;
+  std::vector<Access> keys;  // of each group, at p = 0
+  for (int64_t g = 0; g < groups; ++g) keys.push_back(group_access(block, strip, g));
+  auto key_vector = [&](int64_t v, const Affine& p) {
+    Access at = keys[static_cast<size_t>(v / per_group)];
+    at.index[at.index.size() - 2] = p;
+    at.index.back() = v % per_group * t_.lanes;
+    return at;
+  };
+  for_row_count(tile.count, t_.mr, [&](const Affine& count) {
+    auto acc = [&](const Affine& r, int64_t v) { return Builder::at(score_acc_, {r, v}); };
+    each(count, nv, [&](const Affine& r, int64_t v) { b_.constant(acc(r, v), 0.0F); });
+    b_.serial("p", 0, p_.d, 1, [&](const Affine& p) {
+      multiply_step(
+          {.rows = count, .most_rows = t_.mr, .vectors = nv, .most_vectors = t_.nr / t_.lanes},
+          [&](int64_t v, const RegRef& to) { b_.load(to, key_vector(v, p)); },
+          [&](const Affine& r, const RegRef& to) {
+            b_.broadcast(to, {scaled_query_, {tile.first + r, p}});
+          },
+          acc);
+    });
+    each(count, nv, [&](const Affine& r, int64_t v) {
+      b_.store({scores_, {tile.first - rows.first + r, strip * t_.nr + v * t_.lanes}}, acc(r, v));
+    });
+  });
+}
+
+// Group g of a strip, where it lies transposed.
+Access AttentionLowering::group_access(const Block& block, const Affine& strip, int64_t g) {
+  const Affine in_block = strip * (t_.nr / kKeyGroup) + g;
+  if (t_.pack_k == PackK::kStrip) return {keys_, {g, 0, 0}};
+  if (t_.pack_k == PackK::kBlock) return {keys_, {in_block, 0, 0}};
+  const Affine group = block.group + in_block;
+  if (p_.page == 0) return {key_, {kv_head_, group, 0, 0}};
+  const int64_t per_page = p_.page / kKeyGroup;
+  const Affine entry = b_.let_floor_div("ge", group, per_page);
+  return {key_, {b_.let_load("gp", {table_, {entry}}, pages_), kv_head_, group - entry * per_page, 0, 0}};
+}
+
+// One step of a product tile: acc[r][v] += a[r] * b[v]. What is smaller, rows or vectors, waits in registers.
+void AttentionLowering::multiply_step(const Step& step, const std::function<void(int64_t, const RegRef&)>& load_vector,
+                                      const std::function<void(const Affine&, const RegRef&)>& broadcast_row,
+                                      const std::function<RegRef(const Affine&, int64_t)>& acc) {
+  if (step.most_vectors <= step.most_rows) {
+    for (int64_t v = 0; v < step.vectors; ++v) load_vector(v, Builder::at(held_, {v}));
+    b_.unroll("r", 0, step.rows, 1, [&](const Affine& r) {
+      broadcast_row(r, Builder::at(passing_));
+      for (int64_t v = 0; v < step.vectors; ++v)
+        b_.fma(acc(r, v), Builder::at(passing_), Builder::at(held_, {v}), acc(r, v));
+    });
+    return;
+  }
+  b_.unroll("r", 0, step.rows, 1, [&](const Affine& r) { broadcast_row(r, Builder::at(held_, {r})); });
+  for (int64_t v = 0; v < step.vectors; ++v) {
+    load_vector(v, Builder::at(passing_));
+    b_.unroll("r", 0, step.rows, 1,
+              [&](const Affine& r) { b_.fma(acc(r, v), Builder::at(held_, {r}), Builder::at(passing_), acc(r, v)); });
+  }
+}
+
+void AttentionLowering::each(const Affine& rows, int64_t vectors,
+                             const std::function<void(const Affine&, int64_t)>& body) {
+  b_.unroll("r", 0, rows, 1, [&](const Affine& r) {
+    for (int64_t v = 0; v < vectors; ++v) body(r, v);
+  });
+}
+
+}  // namespace hone::attention
