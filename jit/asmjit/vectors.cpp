@@ -60,7 +60,9 @@ void VectorEmitter::emit(const ir::Load& op) {
   const Vec dst = def(op.dst);
   const x86::Mem src = integers_.address(op.src);
   const bool scalar = type(op.dst).lanes == 1;
-  if (!op.mask.valid()) {
+  if (kernel_.buffers[static_cast<size_t>(op.src.buffer)].dtype == DType::kU8) {
+    load_bytes(dst, src, scalar);
+  } else if (!op.mask.valid()) {
     scalar ? cc_.vmovss(dst.xmm(), src) : cc_.vmovups(dst, src);
   } else if (!avx512_) {
     cc_.vmaskmovps(dst, memory_mask(op.mask), src);
@@ -68,6 +70,17 @@ void VectorEmitter::emit(const ir::Load& op) {
     cc_.k(use_k(op.mask)).z();
     scalar ? cc_.vmovss(dst.xmm(), src) : cc_.vmovups(dst, src);
   }
+}
+
+void VectorEmitter::load_bytes(const Vec& dst, x86::Mem src, bool scalar) {
+  if (!scalar) {
+    cc_.vpmovzxbd(dst, src);
+    return;
+  }
+  const x86::Gp wide = integers_.value().r32();
+  src.setSize(1);
+  cc_.movzx(wide, src);
+  cc_.vmovd(dst.xmm(), wide);
 }
 
 void VectorEmitter::emit(const ir::Broadcast& op) {

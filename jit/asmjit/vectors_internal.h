@@ -65,6 +65,7 @@ class VectorEmitter {
   asmjit::x86::Mem splat_operand(uint32_t bits, int lanes);  // operand with `bits` in each lane
   Vec memory_mask(const ir::RegRef& mask);                   // AVX2: for vmaskmovps; a scalar's upper lanes are off
   void groups(const ir::Permute& op);
+  void load_bytes(const Vec& dst, asmjit::x86::Mem src, bool scalar);
 
   const ir::Kernel& kernel_;
   asmjit::x86::Compiler& cc_;

@@ -62,6 +62,13 @@ void LlvmLowering::emit(const ir::Const& n) {
 
 void LlvmLowering::emit(const ir::Load& n) {
   llvm::Value* where = address(n.src);
+  if (kernel_.buffers[static_cast<size_t>(n.src.buffer)].dtype == DType::kU8) {
+    llvm::Type* bytes = b_.getInt8Ty();
+    const int lanes = reg_type(n.dst).lanes;
+    if (lanes > 1) bytes = llvm::FixedVectorType::get(bytes, static_cast<unsigned>(lanes));
+    llvm::Value* loaded = b_.CreateAlignedLoad(bytes, where, llvm::Align(1));
+    return set(n.dst, b_.CreateZExt(loaded, type_of(reg_type(n.dst))));
+  }
   set(n.dst,
       n.mask.valid() ? masked_load(n, where) : b_.CreateAlignedLoad(type_of(reg_type(n.dst)), where, llvm::Align(4)));
 }

@@ -16,6 +16,7 @@ namespace hone::ir {
 enum class FlatCode : uint8_t {
   kConst,
   kLoad,
+  kLoadBytes,
   kBroadcast,
   kStore,
   kAdd,
@@ -60,11 +61,12 @@ struct FlatLinear {
   int32_t count = 0;
 };
 
-// base + 4 * (offset + sum over products of vars[stride] * index)
+// base + width * (offset + sum over products of vars[stride] * index)
 struct FlatAddress {
   int32_t buffer = 0;
   int32_t first_product = 0;
   int32_t products = 0;
+  int32_t width = 4;  // of an element, in bytes
   FlatLinear offset{};
 };
 struct FlatProduct {

@@ -62,7 +62,10 @@ class Flattener {
 
   int32_t address(const Access& access) {
     const Buffer& buffer = kernel_.buffers[static_cast<size_t>(access.buffer)];
-    FlatAddress out{.buffer = access.buffer, .first_product = static_cast<int32_t>(out_.products.size()), .offset = {}};
+    FlatAddress out{.buffer = access.buffer,
+                    .first_product = static_cast<int32_t>(out_.products.size()),
+                    .width = static_cast<int32_t>(dtype_bytes(buffer.dtype)),
+                    .offset = {}};
     Affine offset;
     for (size_t d = 0; d < access.index.size(); ++d) {
       if (buffer.strides[d].is_constant()) {
@@ -85,7 +88,8 @@ class Flattener {
     emit({.code = FlatCode::kConst, .lanes = lanes(s.dst), .dst = slot(s.dst), .imm = s.bits});
   }
   void statement(const Load& s) {
-    emit({.code = FlatCode::kLoad,
+    const bool bytes = kernel_.buffers[static_cast<size_t>(s.src.buffer)].dtype == DType::kU8;
+    emit({.code = bytes ? FlatCode::kLoadBytes : FlatCode::kLoad,
           .masked = s.mask.valid(),
           .lanes = lanes(s.dst),
           .dst = slot(s.dst),

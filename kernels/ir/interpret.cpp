@@ -72,7 +72,7 @@ struct Frame {
     const int32_t argument = program.argument_of[static_cast<size_t>(at.buffer)];
     std::byte* base = argument >= 0 ? static_cast<std::byte*>(buffers[argument])
                                     : workspace + program.workspace_offset[static_cast<size_t>(at.buffer)];
-    return base + element * 4;
+    return base + element * at.width;
   }
 };
 
@@ -131,6 +131,13 @@ HONE_INLINE void execute(const Frame& f) {
       case FlatCode::kLoad:
         load(f, *op);
         break;
+      case FlatCode::kLoadBytes: {
+        const std::byte* from = f.address(*op);
+        Vector out{};
+        for (int i = 0; i < op->lanes; ++i) out.u[i] = static_cast<uint32_t>(from[i]);
+        f.reg(op->dst) = out;
+        break;
+      }
       case FlatCode::kBroadcast: {
         uint32_t u;
         std::memcpy(&u, f.address(*op), 4);

@@ -62,7 +62,7 @@ enum class Scope : uint8_t {
 
 struct Buffer {
   std::string name;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // f32 or s32; kIn also u8, which is only loaded, without a mask, into s32 registers
   Scope scope = Scope::kIn;
   // Extent and stride (in elements) per dimension, outermost first. Each is a constant or exactly one kParam. The last
   // stride is the constant 1.
@@ -110,7 +110,7 @@ struct Const {
   uint32_t bits;
 };
 
-// dst = lanes consecutive elements. With a mask, inactive lanes are 0 and not accessed.
+// dst = lanes consecutive elements; u8 are extended with zeros. With a mask, inactive lanes are 0 and not accessed.
 struct Load {
   RegRef dst;
   Access src;

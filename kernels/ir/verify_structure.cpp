@@ -73,8 +73,9 @@ Status check_buffer(const Kernel& kernel, const Buffer& b) {
   if (b.strides.size() != b.extents.size())
     return bad("has " + std::to_string(b.extents.size()) + " extents but " + std::to_string(b.strides.size()) +
                " strides");
-  if (dtype_bytes(b.dtype) != 4)
-    return bad("elements of " + std::to_string(dtype_bytes(b.dtype)) + " bytes are not supported");
+  if (b.dtype == DType::kU8 ? b.scope != Scope::kIn : dtype_bytes(b.dtype) != 4)
+    return bad(std::string(dtype_name(b.dtype)) +
+               (b.dtype == DType::kU8 ? " is for `in` buffers" : " is not supported"));
   if (b.align <= 0 || !std::has_single_bit(static_cast<uint64_t>(b.align)))
     return bad("alignment " + std::to_string(b.align) + " is not a power of two");
   if (!(b.strides.back() == Affine(1)))
@@ -241,18 +242,23 @@ class Structure {
              std::to_string(a.index.size());
     for (size_t d = 0; d < a.index.size(); ++d) {
       if (Text wrong = affine(a.index[d]); !wrong.empty()) return wrong;
-      const bool runtime = !b.strides[d].is_constant();
-      for (const Affine::Term& t : a.index[d].terms()) {
-        if (!runtime && std::max(Wide{t.coef}, -Wide{t.coef}) * b.strides[d].constant() > kMaxConstant)
+      if (!b.strides[d].is_constant()) continue;
+      for (const Affine::Term& t : a.index[d].terms())
+        if (std::max(Wide{t.coef}, -Wide{t.coef}) * b.strides[d].constant() > kMaxConstant)
           return "an address is beyond 2^60";
-      }
     }
     return "";
+  }
+  bool holds_bytes(const Access& a) const { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype == DType::kU8; }
+  Text only_loaded(const Access& a) const {
+    return "'" + kernel_.buffers[static_cast<size_t>(a.buffer)].name +
+           "' holds u8, which is only loaded without a mask";
   }
   // Buffer element type against register type.
   Text moves(const Access& a, const RegRef& r) const {
     if (Text wrong = access(a); !wrong.empty()) return wrong;
     if (Text wrong = reg(r); !wrong.empty()) return wrong;
+    if (holds_bytes(a)) return only_loaded(a);
     return vectors({.dtype = kernel_.buffers[static_cast<size_t>(a.buffer)].dtype, .lanes = type(r).lanes}, {&r});
   }
 
@@ -262,8 +268,14 @@ class Structure {
     return type(s.dst).mask ? "a mask has no constant; use lanes(...)" : "";
   }
   Text check(const Load& s) const {
-    if (Text wrong = moves(s.src, s.dst); !wrong.empty()) return wrong;
-    return optional_mask(s.mask, type(s.dst).lanes);
+    if (Text wrong = access(s.src); !wrong.empty()) return wrong;
+    if (!holds_bytes(s.src)) {
+      if (Text wrong = moves(s.src, s.dst); !wrong.empty()) return wrong;
+      return optional_mask(s.mask, type(s.dst).lanes);
+    }
+    if (s.mask.valid()) return only_loaded(s.src);
+    if (Text wrong = reg(s.dst); !wrong.empty()) return wrong;
+    return vectors({.dtype = DType::kS32, .lanes = type(s.dst).lanes}, {&s.dst});
   }
   Text check(const Broadcast& s) const { return moves(s.src, s.dst); }
   Text check(const Store& s) const {
@@ -334,7 +346,8 @@ class Structure {
   }
   Text check(const Prefetch& s) const {
     if (s.locality < 0 || s.locality > 2) return "locality is 0, 1 or 2";
-    return access(s.src);
+    if (Text wrong = access(s.src); !wrong.empty()) return wrong;
+    return holds_bytes(s.src) ? only_loaded(s.src) : "";
   }
 
   Text check(const For& s) {

@@ -93,7 +93,12 @@ struct Arguments {
     for (ir::BufferId b : kernel.arguments()) {
       const ir::Buffer& decl = kernel.buffers[static_cast<size_t>(b)];
       buffers.push_back(GuardedBuffer::create(buffer_bytes(kernel, decl, params)).value());
-      fill_random(buffers.back().as<uint32_t>(), seed + static_cast<uint32_t>(b));
+      if (decl.dtype == DType::kU8) {
+        std::mt19937 rng(seed + static_cast<uint32_t>(b));
+        for (uint8_t& byte : buffers.back().as<uint8_t>()) byte = static_cast<uint8_t>(rng());
+      } else {
+        fill_random(buffers.back().as<uint32_t>(), seed + static_cast<uint32_t>(b));
+      }
       pointers.push_back(buffers.back().data());
     }
     keep_promises(kernel, params);
@@ -127,6 +132,10 @@ void compare(const ir::Kernel& kernel, const Arguments& expected, const Argument
   const std::vector<ir::BufferId> ids = kernel.arguments();
   for (size_t b = 0; b < ids.size(); ++b) {
     const ir::Buffer& decl = kernel.buffers[static_cast<size_t>(ids[b])];
+    if (decl.dtype == DType::kU8) {
+      EXPECT_TRUE(std::ranges::equal(expected.buffers[b].as<uint8_t>(), actual.buffers[b].as<uint8_t>()));
+      continue;
+    }
     const std::span<const uint32_t> x = expected.buffers[b].as<uint32_t>(), y = actual.buffers[b].as<uint32_t>();
     EXPECT_TRUE(actual.buffers[b].slack_intact()) << what << ": buffer " << decl.name << ": store before its start";
     for (size_t i = 0; i < x.size(); ++i) {

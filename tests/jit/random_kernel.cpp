@@ -46,6 +46,12 @@ class RandomKernel {
     buffer("strided", Scope::kInOut, Affine::var(ld));
     table_ =
         b_.buffer({.name = "table", .dtype = DType::kS32, .scope = Scope::kIn, .extents = {kTable}, .strides = {1}});
+    bytes_ = b_.buffer({.name = "bytes",
+                        .dtype = DType::kU8,
+                        .scope = Scope::kIn,
+                        .extents = {kRows, kColumns + 16},
+                        .strides = {Affine::var(ld), 1},
+                        .align = 1});
     most_ = chance(50) ? Affine(draw(1, 12)) : scope_.front().value + 1;
     // Few registers, about as many as there are, or more.
     rows_ = std::array<int64_t, 3>{2, 4, 7}[pick(3)];
@@ -240,7 +246,9 @@ class RandomKernel {
     }
   }
   void integers() {
-    switch (pick(5)) {
+    switch (pick(6)) {
+      case 5:
+        return b_.load(s(), {bytes_, {index(kRows), index(kColumns)}});
       case 0:
         return b_.binary(chance(50) ? ir::BinaryOp::kAdd : ir::BinaryOp::kSub, s(), s(), s());
       case 1:
@@ -261,7 +269,7 @@ class RandomKernel {
   int64_t rows_ = 0, columns_ = 0;
   std::vector<Integer> scope_;
   std::vector<ir::BufferId> buffers_;
-  ir::BufferId final_ = -1, table_ = -1;
+  ir::BufferId final_ = -1, table_ = -1, bytes_ = -1;
   Affine most_;  // elements of the table are below it
   ir::RegId floats_ = -1, ints_ = -1, masks_ = -1;
 };

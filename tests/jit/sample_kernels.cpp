@@ -319,6 +319,44 @@ KernelCase pages(int lanes) {
   return {"pages", b.finish(), {{0, 1, 0}, {1, 1, 3 * lanes}, {5, 4, 3 * lanes + 1}, {9, 2, 100}}};
 }
 
+// Bytes as a mask of [rows][keys] with a runtime row stride, whole vectors and then one by one up to the last: the
+// buffer ends at a page that may not be touched. All 256 values occur.
+KernelCase bytes(int lanes) {
+  Builder b("bytes");
+  const auto q = b.param("q"), kv = b.param("kv"), row = b.param("row");
+  const Affine rows = Affine::var(q), keys = Affine::var(kv);
+  const auto hidden = b.buffer({.name = "hidden",
+                                .dtype = DType::kU8,
+                                .scope = Scope::kIn,
+                                .extents = {rows, keys},
+                                .strides = {Affine::var(row), 1},
+                                .align = 1});
+  const auto out = b.buffer(
+      {.name = "o", .dtype = DType::kS32, .scope = Scope::kOut, .extents = {rows, keys}, .strides = {keys, 1}});
+  const auto chosen = b.buffer({.name = "c", .scope = Scope::kOut, .extents = {rows, keys}, .strides = {keys, 1}});
+  const ir::RegType s32{.dtype = DType::kS32, .lanes = lanes}, f{.lanes = lanes}, mt{.lanes = lanes, .mask = true};
+  const auto v = b.at(b.reg("v", s32)), w = b.at(b.reg("w", f)), zero = b.at(b.reg("zero", f));
+  const auto m = b.at(b.reg("m", mt));
+  const auto one = b.at(b.reg("one", {.dtype = DType::kS32, .lanes = 1}));
+  b.constant(zero, 0.0f);
+  const Affine whole = b.let_floor_div("whole", keys, lanes);
+  b.serial("i", 0, rows, 1, [&](Affine i) {
+    b.serial("j", 0, whole * lanes, lanes, [&](Affine j) {
+      b.load(v, {hidden, {i, j}});
+      b.store({out, {i, j}}, v);
+      b.unary(ir::UnaryOp::kToFloat, w, v);
+      b.compare(ir::CompareOp::kEq, m, w, zero);
+      b.select(w, m, zero, w);
+      b.store({chosen, {i, j}}, w);
+    });
+    b.serial("t", whole * lanes, keys, 1, [&](Affine t) {
+      b.load(one, {hidden, {i, t}});
+      b.store({out, {i, t}}, one);
+    });
+  });
+  return {"bytes", b.finish(), {{3, 0, 0}, {1, 1, 1}, {2, 3 * lanes + 1, 3 * lanes + 1}, {9, 8 * lanes, 100 * lanes}}};
+}
+
 // Versions by a runtime count: over a register tile, nested, inside a loop, and with a known count.
 KernelCase versions(int lanes) {
   Builder b("versions");
@@ -530,9 +568,9 @@ ir::Kernel tile_kernel(const TileShape& t) {
 }
 
 std::vector<KernelCase> sample_kernels(int lanes) {
-  std::vector<KernelCase> all = {arithmetic(lanes),   tails(lanes),    masks(lanes),     strided_tasks(lanes),
-                                 strided_rows(lanes), pages(lanes),    versions(lanes),  nests(lanes),
-                                 packing(lanes),      pressure(lanes), prefetches(lanes)};
+  std::vector<KernelCase> all = {arithmetic(lanes),   tails(lanes),   masks(lanes),    strided_tasks(lanes),
+                                 strided_rows(lanes), pages(lanes),   bytes(lanes),    versions(lanes),
+                                 nests(lanes),        packing(lanes), pressure(lanes), prefetches(lanes)};
   if (lanes >= 4) all.push_back(permutes(lanes));
   all.push_back({"tile", tile_kernel({.mr = 3, .nr = 2 * lanes, .k = 21, .lanes = lanes, .unroll = 3}), {{}}});
   all.push_back({"tile_versions",

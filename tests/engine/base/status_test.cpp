@@ -47,6 +47,7 @@ TEST(DType, NamesParseBack) {
   EXPECT_EQ(parse_dtype("f32"), DType::kF32);
   EXPECT_EQ(dtype_name(DType::kS32), "s32");
   EXPECT_EQ(dtype_bytes(DType::kF32), 4);
+  EXPECT_EQ(dtype_bytes(DType::kU8), 1);
   EXPECT_FALSE(parse_dtype("F32").has_value());
   EXPECT_FALSE(parse_dtype("").has_value());
 }

@@ -195,6 +195,22 @@ const char* const kGatherText = R"(kernel gather {
 }
 )";
 
+const char* const kBytesText = R"(kernel bytes {
+  param n
+  param ld
+  in x: u8[n, 11] stride [ld, 1] align 1
+  out y: s32[8] stride [1] align 4
+  reg sum: s32x8
+  reg a: s32x8
+  sum = const 0x00000000  # 0
+  for i in 0..n step 1 {
+    a = load x[i, 3]
+    sum = add(sum, a)
+  }
+  store y[0] = sum
+}
+)";
+
 std::string edited(std::string text, std::string_view from, std::string_view to, bool all) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << "no `" << from << "` in\n" << text;

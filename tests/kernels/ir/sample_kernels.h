@@ -30,6 +30,9 @@ extern const char* const kAxpyText;
 // y[8*i ..] = row T[i] of x, the rows being `stride` apart: an index that is loaded.
 extern const char* const kGatherText;
 
+// y[i] = sum of the bytes x[.., 3 + i].
+extern const char* const kBytesText;
+
 // `text` with `from`, which must occur, replaced by `to` (the first occurrence, or all).
 std::string edited(std::string text, std::string_view from, std::string_view to, bool all = false);
 

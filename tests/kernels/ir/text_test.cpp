@@ -89,6 +89,7 @@ TEST(IrText, EveryOpRoundTrips) { EXPECT_EQ(print(parsed(kEveryOp)), kEveryOp); 
 TEST(IrText, SamplesRoundTrip) {
   EXPECT_EQ(print(parsed(kAxpyText)), kAxpyText);
   EXPECT_EQ(print(parsed(kGatherText)), kGatherText);
+  EXPECT_EQ(print(parsed(kBytesText)), kBytesText);
   for (bool batch : {false, true}) {
     const Kernel kernel = sample_matmul({.batch = batch, .split_tail = batch});
     const Kernel again = parsed(print(kernel));
@@ -186,6 +187,20 @@ TEST(IrText, EditedIndexLoadRuns) {
   EXPECT_NE(hash(parsed(kGatherText)), hash(parsed(edited(kGatherText, "below rows", "below 3"))));
 }
 
+TEST(IrText, EditedBytesRun) {
+  const auto sum = [](const std::string& text) {
+    std::vector<uint8_t> x(13 * 2 - 2);  // the last row has no padding
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint8_t>(200 + i);
+    std::vector<int32_t> y(8);
+    run_all_tasks(parsed(text), {x.data(), y.data()}, {2, 13});
+    return y;
+  };
+  EXPECT_EQ(sum(kBytesText), (std::vector<int32_t>{419, 421, 423, 425, 427, 429, 431, 433}));
+  EXPECT_EQ(sum(edited(kBytesText, "x[i, 3]", "x[i, 2]"))[0], 417);
+  EXPECT_EQ(sum(edited(kBytesText, "x[i, 3]", "x[1 - i, 3]"))[0], 419);
+  EXPECT_EQ(sum(edited(kBytesText, "0..n", "1..n"))[0], 216);
+}
+
 // ---- errors ----
 
 struct Wrong {
@@ -259,7 +274,7 @@ TEST(IrText, DepthAndLengthAreBounded) {
 
 // Whatever a mutation makes of the text: an error with a place, or a kernel that round-trips and can be verified.
 TEST(IrText, MutatedTextNeverCrashes) {
-  const std::string sources[] = {kEveryOp, kAxpyText, kGatherText,
+  const std::string sources[] = {kEveryOp, kAxpyText, kGatherText, kBytesText,
                                  print(sample_matmul({.batch = true, .split_tail = true}))};
   const std::string pieces[] = {"{",
                                 "}",

@@ -445,6 +445,23 @@ TEST(IrVerify, LoadedIndices) {
   expect_accepted(kGatherText, {{"x[v, 0]", "x[rows - 1 - v, 0]"}, {"below rows", "below rows - 2"}});
 }
 
+TEST(IrVerify, BytesAreOnlyLoaded) {
+  const char* only = "'x' holds u8, which is only loaded without a mask";
+  expect_refused(kBytesText, {{"x[i, 3]", "x[i, 4]", {"dimension 1 of 'x': cannot prove 4 + 7 < 11"}},
+                              {"a = load x[i, 3]", "a = broadcast x[i, 3]", {only}},
+                              {"a = load x[i, 3]", "store x[i, 3] = a", {only}},
+                              {"a = load x[i, 3]", "prefetch t0 x[i, 3]", {only}},
+                              {"a = load x[i, 3]", "let v = load x[i, 3] below 4", {"a table of indices"}},
+                              {"in x: u8", "out x: u8", {"buffer 'x': u8 is for `in` buffers"}},
+                              {"in x: u8", "inout x: u8", {"u8 is for `in` buffers"}},
+                              {"in x: u8[n, 11] stride [ld", "workspace x: u8[3, 11] stride [11", {"u8 is for"}},
+                              {"reg a: s32x8", "reg a: f32x8", {"register 'a' is f32x8, expected s32x8"}},
+                              {"reg a: s32x8", "reg a: u8x8", {"register 'a'", "element type"}}});
+  const std::string masked = edited(kBytesText, "reg a: s32x8", "reg a: s32x8\nreg m: mask8");
+  EXPECT_THAT(verify(parsed(edited(masked, "a = load x[i, 3]", "m = lanes(8) a = load x[i, 3] if m"))).message(),
+              HasSubstr(only));
+}
+
 TEST(IrVerify, DeadCodeMayBeAnything) {
   EXPECT_TRUE(
       verify(parsed("kernel k {\n in x: f32[0] stride [1] align 4\n reg a: f32x1\n for i in 0..0 { a = load x[5] } }"))
