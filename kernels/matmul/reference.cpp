@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
-#include <limits>
 
 #include "kernels/math/scalar_ops.h"
 
@@ -141,27 +139,6 @@ void each_element(const MatmulProblem& p, const Body& body) {
       for (int64_t j = 0; j < p.n; ++j) body(item, i, j);
 }
 
-// Collects mismatches: counts all, describes the first and the worst.
-class Mismatches {
- public:
-  void add(int64_t item, int64_t i, int64_t j, float got, double want, double ratio, const std::string& rule) {
-    const std::string text = fmt::format("C[{}][{},{}] = {:.9g}, want {:.9g} {}", item, i, j, got, want, rule);
-    if (result.mismatches++ == 0) first_ = text;
-    if (result.mismatches == 1 || ratio > result.worst) worst_ = text;
-    result.worst = std::fmax(result.worst, ratio);
-  }
-  Comparison finish() {
-    if (result.mismatches == 0) return result;
-    result.text = fmt::format("{} of {} elements wrong; first: {}", result.mismatches, result.elements, first_);
-    if (worst_ != first_) result.text += "; worst: " + worst_;
-    return result;
-  }
-  Comparison result;
-
- private:
-  std::string first_, worst_;
-};
-
 }  // namespace
 
 Reference reference_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
@@ -197,43 +174,21 @@ std::vector<float> pack_b_reference(const MatmulProblem& source, const float* b,
 }
 
 Comparison compare(const MatmulProblem& p, const float* c, const Reference& reference) {
-  Mismatches found;
-  constexpr double kInf = std::numeric_limits<double>::infinity();
+  numeric::Mismatches found;
+  size_t at = 0;
   each_element(p, [&](int64_t item, int64_t i, int64_t j) {
-    const auto at = static_cast<size_t>(found.result.elements++);
-    const double want = reference.value[at], bound = reference.bound[at];
-    const float got = c[index_c(p, item, i, j)];
-    if (std::isnan(want) || std::isnan(got)) {
-      if (std::isnan(want) != std::isnan(got)) found.add(item, i, j, got, want, kInf, "(NaN)");
-      return;
-    }
-    if (static_cast<double>(got) == want) return;
-    // A result beyond the largest float is inf in f32.
-    const bool may_overflow = std::fabs(want) + bound >= std::numeric_limits<float>::max();
-    if (std::isinf(got) && may_overflow && (got > 0) == (want > 0)) return;
-    const double error = std::fabs(got - want);
-    const double ratio = bound > 0 ? error / bound : kInf;
-    if (std::isinf(want) || std::isinf(got) || !(error <= bound)) {
-      found.add(item, i, j, got, want, std::isinf(want) || std::isinf(got) ? kInf : ratio,
-                fmt::format("(error {:.3g}, bound {:.3g})", error, bound));
-    } else {
-      found.result.worst = std::fmax(found.result.worst, ratio);
-    }
+    found.within(c[index_c(p, item, i, j)], reference.value[at], reference.bound[at],
+                 [&] { return fmt::format("C[{}][{},{}]", item, i, j); });
+    ++at;
   });
   return found.finish();
 }
 
 Comparison compare_bits(const MatmulProblem& p, const float* c, const float* expected) {
-  Mismatches found;
+  numeric::Mismatches found;
   each_element(p, [&](int64_t item, int64_t i, int64_t j) {
-    ++found.result.elements;
-    const float got = c[index_c(p, item, i, j)], want = expected[index_c(p, item, i, j)];
-    if (std::isnan(got) && std::isnan(want)) return;
-    if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want)) return;
-    double size = std::fabs(static_cast<double>(got) - want);
-    if (std::isnan(size)) size = std::numeric_limits<double>::infinity();
-    found.add(item, i, j, got, want, size,
-              fmt::format("(bits {:08x}, want {:08x})", std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want)));
+    const int64_t at = index_c(p, item, i, j);
+    found.bits(c[at], expected[at], [&] { return fmt::format("C[{}][{},{}]", item, i, j); });
   });
   return found.finish();
 }

@@ -16,6 +16,7 @@
 
 #include "kernels/matmul/operands.h"
 #include "kernels/matmul/problem.h"
+#include "kernels/numeric/comparison.h"
 
 namespace hone::matmul {
 
@@ -35,17 +36,9 @@ void ordered_f32(const MatmulProblem& problem, const MatmulOperands& operands, c
 // The panels of a B given as nn or nt rows (`source.b`), batch items one after another unless source shares B.
 std::vector<float> pack_b_reference(const MatmulProblem& source, const float* b, int64_t width);
 
-struct Comparison {
-  int64_t elements = 0;
-  int64_t mismatches = 0;
-  double worst = 0;  // largest |error| / bound (inf when a NaN or an infinity is where it should not be)
-  std::string text;  // the first and the worst mismatch; "" when there is none
+using numeric::Comparison;
 
-  bool ok() const { return mismatches == 0; }
-};
-
-// C (rows ldc apart, batch items sc apart) against the mathematical result. NaN or infinity where the reference has
-// none is a mismatch, as is their absence where it has one.
+// C (rows ldc apart, batch items sc apart) against the mathematical result.
 Comparison compare(const MatmulProblem& problem, const float* c, const Reference& reference);
 
 // Bit for bit, NaN equal to NaN; both laid out like C.
