@@ -99,19 +99,19 @@ void add_block(const Row& r, int64_t begin, int64_t end, State* state) {
   }
 }
 
-State run(const Row& r, int64_t block, int64_t first_block, int64_t last_block) {
+// Blocks first, first + step, ..
+State run(const Row& r, int64_t block, int64_t first, int64_t step) {
   State state(r.p.value_dim());
-  for (int64_t b = first_block; b < last_block; ++b) add_block(r, b * block, (b + 1) * block, &state);
+  for (int64_t b = first; b * block < r.s.kv; b += step) add_block(r, b * block, (b + 1) * block, &state);
   return state;
 }
 
-// Runs of whole blocks, cut evenly; runs may be empty.
+// Split i takes the blocks i, i + splits, ..; it may have none.
 State run_splits(const Row& r, int64_t block, int64_t splits) {
-  const int64_t blocks = (r.s.kv + block - 1) / block;
   std::vector<State> parts;
   State merged(r.p.value_dim());
   for (int64_t i = 0; i < splits; ++i) {
-    parts.push_back(run(r, block, i * blocks / splits, (i + 1) * blocks / splits));
+    parts.push_back(run(r, block, i, splits));
     merged.m = max(merged.m, parts.back().m);
   }
   for (const State& part : parts) {
@@ -150,8 +150,7 @@ void class_f32(const AttentionProblem& p, const Sequence& s, std::string_view nu
       } else if (c->splits > 0) {
         state = run_splits(row, c->block, c->splits);
       } else {
-        const int64_t block = c->block > 0 ? c->block : std::max<int64_t>(s.kv, 1);
-        state = run(row, block, 0, (s.kv + block - 1) / block);
+        state = run(row, c->block > 0 ? c->block : std::max<int64_t>(s.kv, 1), 0, 1);
       }
       finish(row, state);
     }

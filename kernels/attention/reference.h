@@ -8,8 +8,8 @@
 //   block:  (of keys, of which the row sees some)
 //           m' = max of m and the T it sees;  safe = max(-FLT_MAX, m');  alpha = exp(m - safe);  w = exp(T - safe)
 //           l[c] = l[c] * alpha, then + w of keys j = c mod 16 ascending;  O = O * alpha, then fma chain of w v
-//   split:  the parts' m, l, O from m = -inf, l = O = +0; then m = max of them, safe as above,
-//           l[c] and O = fma chains over the parts of exp(m_part - safe) with theirs
+//   split:  part i takes blocks i, i + s, ..; the parts' m, l, O from m = -inf, l = O = +0; then
+//           m = max of them, safe as above, l[c] and O = fma chains over the parts of exp(m_part - safe) with theirs
 //   end:    l = tree: c + 8 to c for c < 8, c + 4 to c for c < 4, (0 + 2) + (1 + 3);  O = O * (l == 0 ? 0 : 1 / l);
 //           lse = l == 0 ? -inf : m + log(l)
 // A NaN score, or one of +inf, makes l NaN and with it the row, whatever the max did.
