@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/attention/blocking.h"
+
 namespace hone::attention {
 namespace {
 
@@ -238,6 +240,35 @@ AttentionProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
   if (below(4) == 0) p.scale = 0.3F;
   p.lse = below(2) == 0;
   return canonical(p);
+}
+
+std::optional<AttentionProgram> random_program(const AttentionProblem& problem, uint64_t seed, Isa isa) {
+  std::mt19937_64 rng(seed);
+  auto below = [&](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
+  auto one_of = [&](std::initializer_list<int64_t> values) {
+    return values.begin()[below(static_cast<int64_t>(values.size()))];
+  };
+  for (int attempt = 0; attempt < 300; ++attempt) {
+    AttentionProgram p = default_program(problem, isa, {});
+    p.algorithm = static_cast<Algorithm>(below(4));
+    p.splits = p.algorithm == Algorithm::kSplit ? 2 + below(4) : 1;
+    p.bq = 1 + below(problem.q + 3);
+    p.bk = one_of({16, 32, 48, 64, 256});
+    p.group = below(2) == 0;
+    p.mr = 1 + below(9);
+    p.vr = below(2) == 0 ? p.mr : 1 + below(6);
+    p.nr = kKeyGroup * (1 + below(3));
+    p.vn = p.lanes * (1 + below(5));
+    p.tile_rows = std::lcm(p.mr, p.vr) * (1 + below(3));
+    p.value_depth = one_of({1, 7, 16, 40, 256});
+    if (problem.k == KeyLayout::kRows) p.pack_k = below(2) == 0 ? PackK::kBlock : PackK::kStrip;
+    p.pack_v = static_cast<PackV>(below(2));
+    p.prefetch = static_cast<int>(one_of({0, 0, 8, 32}));
+    p.parallel = static_cast<ParallelDim>(below(2));
+    p = canonical(problem, p);
+    if (legal(problem, p).ok()) return p;
+  }
+  return std::nullopt;
 }
 
 }  // namespace hone::attention

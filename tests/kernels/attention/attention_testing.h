@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/guarded_buffer.h"
+#include "kernels/attention/program.h"
 #include "kernels/attention/reference.h"
 
 namespace hone::attention {
@@ -71,5 +72,8 @@ struct ProblemLimits {
 };
 // Any heads, head sizes, strides, layouts, pages, visibility, mask and options; sizes favour edges of blocks and tiles.
 AttentionProblem random_problem(uint64_t seed, const ProblemLimits& limits);
+
+// A legal program for the problem, small blocks and tiles, any knob; none when chance finds none.
+std::optional<AttentionProgram> random_program(const AttentionProblem& problem, uint64_t seed, Isa isa);
 
 }  // namespace hone::attention

@@ -1,0 +1,148 @@
+// The promise that tuning never changes a result, for attention: random problems under random legal programs, through
+// every code generator, on every instruction set of this CPU, give the bits of the program's numerics class. Each plan
+// runs on several sequences of different lengths at once; what a kernel must not touch holds NaN or a guard page.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/machine.h"
+#include "engine/runtime/schedule.h"
+#include "jit/launch.h"
+#include "kernels/attention/bind.h"
+#include "kernels/attention/blocking.h"
+#include "tests/kernels/attention/attention_testing.h"
+
+namespace hone {
+namespace {
+
+using attention::AttentionProblem;
+using attention::AttentionProgram;
+using attention::TestSequence;
+
+const Machine& machine() {
+  static const Machine m = detect_machine().value();
+  return m;
+}
+
+runtime::Schedule& schedule(int threads) {
+  static const auto one = runtime::make_schedule({runtime::ScheduleKind::kTbb, 1}).value();
+  static const auto three = runtime::make_schedule({runtime::ScheduleKind::kTbb, 3}).value();
+  return threads == 1 ? *one : *three;
+}
+
+// The sequences of a batch: the first as long as the plan was made for, the others up to that.
+std::vector<std::unique_ptr<TestSequence>> sequences(const AttentionProblem& p, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<std::unique_ptr<TestSequence>> made;
+  for (int64_t i = 0; i < std::max<int64_t>(p.batch, 1); ++i) {
+    const int64_t q = i == 0 ? p.q : static_cast<int64_t>(rng() % static_cast<uint64_t>(p.q + 1));
+    const int64_t kv = i == 0 ? p.kv : static_cast<int64_t>(rng() % static_cast<uint64_t>(p.kv + 1));
+    made.push_back(std::make_unique<TestSequence>(p, q, kv, rng()));
+  }
+  return made;
+}
+
+struct Compiled {
+  std::vector<jit::Executable> kernels;
+};
+
+// All sequences in one launch of each kernel.
+void run(const Compiled& compiled, const AttentionProblem& problem, const AttentionProgram& program,
+         const std::vector<std::unique_ptr<TestSequence>>& batch, runtime::Schedule& on) {
+  static jit::WorkspacePool workspaces;  // of all cases: what one leaves behind the next must not show
+  std::vector<GuardedBuffer> partials;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    partials.push_back(GuardedBuffer::create(4 * attention::partial_elements(problem, program)).value());
+  }
+  for (size_t k = 0; k < compiled.kernels.size(); ++k) {
+    std::vector<attention::Arguments> arguments(batch.size());
+    std::vector<jit::LaunchItem> items;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      arguments[i] = attention::bind(problem, program, batch[i]->sequence(), static_cast<int>(k),
+                                     reinterpret_cast<float*>(partials[i].data()));
+      items.emplace_back(compiled.kernels[k], arguments[i].buffers.data(), arguments[i].params.data());
+    }
+    jit::Launch launch(compiled.kernels[k], items, &workspaces, k % 2 == 0 ? jit::Walk::kLastFirst : jit::Walk::kRange);
+    on.for_range({"attention", "test"}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
+    ASSERT_FALSE(launch.out_of_memory());
+  }
+}
+
+// One program through one generator, on one thread and on three.
+void expect_bits(const AttentionProblem& problem, const AttentionProgram& program, jit::CodeGenerator& generator,
+                 uint64_t seed) {
+  SCOPED_TRACE(fmt::format("{} | {} | {} | seed {}", attention::to_string(problem), attention::to_string(program),
+                           generator.name(), seed));
+  const Result<std::vector<ir::Kernel>> kernels = attention::lower(problem, program);
+  ASSERT_TRUE(kernels.ok()) << kernels.status().message();
+  Compiled compiled;
+  for (const ir::Kernel& kernel : *kernels) {
+    Result<jit::Executable> executable = jit::make_executable(kernel, generator, program.isa);
+    ASSERT_TRUE(executable.ok()) << executable.status().message();
+    compiled.kernels.push_back(std::move(*executable));
+  }
+  const auto batch = sequences(problem, seed);
+  for (int threads : {1, 3}) {
+    for (const auto& sequence : batch) sequence->reset();
+    run(compiled, problem, program, batch, schedule(threads));
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const attention::Comparison c = batch[i]->compare_with_class(attention::numerics(program));
+      ASSERT_TRUE(c.ok()) << threads << " threads, item " << i << " (q=" << batch[i]->sequence().q
+                          << ", kv=" << batch[i]->sequence().kv << "): " << c.text;
+    }
+  }
+}
+
+bool runs_here(const jit::CodeGenerator& generator, Isa isa) {
+  return generator.name() == "interp" || (machine().supports(isa) && generator.targets(isa));
+}
+
+class AttentionBits : public ::testing::TestWithParam<std::string> {
+ protected:
+  jit::CodeGenerator& generator() const { return *jit::find_code_generator(GetParam()).value(); }
+
+  // The generators' speeds differ: the interpreter runs slowly, LLVM compiles slowly.
+  void random_problems(uint64_t first_seed, int count, const attention::ProblemLimits& limits) {
+    int ran = 0, without_program = 0, tried = 0;
+    for (Isa isa : all_isas()) {
+      if (!runs_here(generator(), isa)) continue;
+      std::mt19937_64 rng(first_seed);
+      for (int i = 0; i < count; ++i, ++tried) {
+        const uint64_t seed = rng();
+        const AttentionProblem problem = attention::random_problem(seed, limits);
+        const std::optional<AttentionProgram> program = attention::random_program(problem, seed + 1, isa);
+        if (!program) {
+          ++without_program;
+          continue;
+        }
+        ++ran;
+        expect_bits(problem, *program, generator(), seed);
+        if (HasFailure()) return;
+      }
+    }
+    if (tried == 0) GTEST_SKIP() << "this CPU has no instruction set that " << GetParam() << " emits";
+    EXPECT_LE(without_program, tried / 4);
+    EXPECT_GT(ran, 0);
+  }
+};
+
+TEST_P(AttentionBits, RandomPrograms) {
+  const bool llvm = GetParam() == "llvm", interp = GetParam() == "interp";
+  random_problems(91, llvm ? 12 : interp ? 60 : 150, {.max_q = 12, .max_kv = interp ? 70 : 140, .max_d = 48});
+}
+
+TEST_P(AttentionBits, RandomProgramsOfLargeHeads) {
+  const bool llvm = GetParam() == "llvm", interp = GetParam() == "interp";
+  random_problems(92, llvm ? 4 : interp ? 4 : 25, {.max_q = 34, .max_kv = interp ? 49 : 300, .max_d = 576});
+}
+
+std::vector<std::string> generator_names() {
+  std::vector<std::string> names;
+  for (const jit::CodeGenerator* g : jit::code_generators()) names.emplace_back(g->name());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionBits, ::testing::ValuesIn(generator_names()),
+                         [](const auto& param_info) { return param_info.param; });
+
+}  // namespace
+}  // namespace hone
