@@ -41,10 +41,14 @@ ir::Kernel AttentionLowering::run() {
   declare_registers();
   auto in_rows = [&](Affine i) {
     first_position_ = std::move(i);
-    positions_ = b_.let_min("positions", {t_.bq, q_ - first_position_});
-    begin_rows();
-    key_blocks();
-    end_rows();
+    auto rows = [&] {
+      positions_ = b_.let_min("positions", {t_.bq, q_ - first_position_});
+      begin_rows();
+      key_blocks();
+      end_rows();
+    };
+    // The tasks are those of the call's rows, which the partial states may have no room for.
+    split() ? b_.if_ge_zero(q_ - first_position_ - 1, rows) : rows();
   };
   auto in_head = [&] {
     auto body = [&] {

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/machine.h"
-#include "engine/runtime/schedule.h"
-#include "jit/launch.h"
-#include "tests/engine/runtime/schedule_testing.h"
+#include "tests/differential/parity.h"
 #include "tests/kernels/matmul/matmul_testing.h"
 
 namespace hone {
@@ -15,7 +12,6 @@ namespace {
 using matmul::MatmulProblem;
 using matmul::TransformProgram;
 using runtime::Schedule;
-using runtime::ScheduleKind;
 
 constexpr const char* kShapes[] = {
     "matmul:f32:m=1,n=211,k=67,b=packed",   "matmul:f32:m=3,n=1,k=5",
@@ -25,57 +21,26 @@ constexpr const char* kShapes[] = {
 constexpr int kProgramsOfAShape = 6;
 constexpr int kCalls = 3;
 
-struct Named {
-  std::string name;
-  std::unique_ptr<Schedule> schedule;
-};
-
-// What is effective where dedicated(2) cannot be had is tbb(2): then that is tried twice.
-std::vector<Named>& schedules() {
-  static std::vector<Named> all = [] {
-    std::vector<Named> made;
-    for (int threads : {2, 3, 7})
-      made.push_back(
-          {fmt::format("{} threads", threads), runtime::make_schedule({ScheduleKind::kTbb, threads}).value()});
-    made.push_back({"reversed", runtime::reversed_schedule(7)});
-    made.push_back({"shuffled", runtime::shuffled_schedule(5, 11)});
-    made.push_back({"dedicated", runtime::make_schedule({ScheduleKind::kDedicated, 2}).value()});
-    return made;
-  }();
-  return all;
-}
-
 void run(const jit::Executable& executable, Schedule& on, matmul::Arguments args) {
   static jit::WorkspacePool workspaces;
   jit::Launch launch(executable, args.buffers.data(), args.params.data(), &workspaces);
-  on.for_range({"matmul", "parity"}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
-  ASSERT_FALSE(launch.out_of_memory());
-}
-
-std::vector<jit::CodeGenerator*> generators_for(Isa isa) {
-  static const Machine machine = detect_machine().value();
-  std::vector<jit::CodeGenerator*> usable;
-  for (jit::CodeGenerator* g : jit::code_generators())
-    if (g->name() == "interp" || (machine.supports(isa) && g->targets(isa))) usable.push_back(g);
-  return usable;
+  ASSERT_TRUE(parity::run(on, "matmul", launch));
 }
 
 void expect_parity(const MatmulProblem& problem, const TransformProgram& program) {
   const Result<ir::Kernel> kernel = matmul::lower(problem, program);
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   matmul::TestOperands operands(problem, program.panel, 5);
-  const std::unique_ptr<Schedule> sequential = runtime::make_schedule({}).value();
   auto check = [&](const jit::Executable& executable, Schedule& on, const std::string& what) {
     operands.reset_c();
     run(executable, on, operands.arguments());
     const matmul::Comparison comparison = operands.compare_with_reference();
     ASSERT_TRUE(comparison.ok()) << what << ": " << comparison.text;
   };
-  for (jit::CodeGenerator* generator : generators_for(program.isa)) {
+  for (jit::CodeGenerator* generator : parity::generators_for(program.isa)) {
     const Result<jit::Executable> executable = jit::make_executable(*kernel, *generator, program.isa);
     ASSERT_TRUE(executable.ok()) << executable.status().message();
-    check(*executable, *sequential, "sequential");
-    for (const Named& on : schedules())
+    for (const parity::Named& on : parity::schedules())
       for (int call = 1; call <= kCalls; ++call)
         check(*executable, *on.schedule, fmt::format("{}, {}, call {}", generator->name(), on.name, call));
   }
