@@ -8,10 +8,14 @@ namespace hone::ir {
 namespace {
 
 // Nodes of one resolution, systems of one case analysis, and constraints of one system: beyond them the answer is
-// "cannot prove". Kernels of this repo stay below 100, 8 and 200.
+// "cannot prove". Kernels of matmul stay below 100, 8 and 200.
 constexpr int kResolutionBudget = 2000;
 constexpr int kCaseBudget = 48;
 constexpr size_t kMaxConstraints = 800;
+
+// Facts that one condition adds, itself included. 6, 12 and 24 prove every kernel of attention; with 64 a resolution
+// that tries them all runs out of its budget.
+constexpr size_t kMaxConsequences = 12;
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0 ? 1 : 0); }
 
@@ -143,12 +147,46 @@ int Facts::add_var() {
   return static_cast<int>(bounds_.size()) - 1;
 }
 
-void Facts::assume(Linear l) {
+void Facts::assume(Linear l) { add_fact(l, /*follows=*/false); }
+
+void Facts::add_fact(Linear l, bool follows) {
   if (!l.valid) return;
   tighten(l);
   recent_.clear();
   if (l.n > 0) bounds_[static_cast<size_t>(last_var(l))].push_back(facts_.size());
   facts_.push_back(l);
+  follows_.push_back(follows ? 1 : 0);
+  impossible_ += contradiction(l) ? 1 : 0;
+}
+
+void Facts::assume_condition(const Linear& l) {
+  assume(l);
+  if (!l.valid) return;
+  std::vector<Linear> known = {facts_.back()};
+  for (size_t i = 0; i < known.size() && known.size() < kMaxConsequences; ++i)
+    for (const Linear& c : consequences(Linear(known[i])))
+      if (known.size() < kMaxConsequences) add_unless_known(known, c);
+  for (size_t i = 1; i < known.size(); ++i) add_fact(known[i], /*follows=*/true);
+}
+
+// l with its innermost variable replaced by each bound; a maximum (minimum) by the one argument that l allows.
+std::vector<Linear> Facts::consequences(const Linear& l) {
+  std::vector<Linear> out;
+  if (l.n == 0) return out;
+  const int var = last_var(l);
+  const int64_t a = last_coef(l);
+  for (size_t i : bounds_[static_cast<size_t>(var)])
+    if ((a > 0) != (last_coef(facts_[i]) > 0)) out.push_back(eliminate(l, a, facts_[i], last_coef(facts_[i])));
+  const Alternatives& alt = alternatives_[static_cast<size_t>(var)];
+  if (alt.args.empty() || alt.is_min != (a < 0)) return out;
+  std::vector<Linear> possible;
+  for (const Linear& arg : alt.args) {
+    const Linear with_arg = combine(l, 1, combine(arg, 1, linear_var(var), -1), a);
+    if (!refutes_quickly(with_arg)) possible.push_back(with_arg);
+  }
+  if (possible.empty()) out.push_back(linear_constant(-1));
+  if (possible.size() == 1) out.push_back(possible.front());
+  return out;
 }
 
 void Facts::assume_any(std::vector<Linear> clause) {
@@ -181,7 +219,9 @@ void Facts::forget(const Mark& mark) {
   while (facts_.size() > mark.facts) {
     const Linear& l = facts_.back();
     if (l.n > 0) bounds_[static_cast<size_t>(last_var(l))].pop_back();
+    impossible_ -= contradiction(l) ? 1 : 0;
     facts_.pop_back();
+    follows_.pop_back();
   }
   clauses_.resize(mark.clauses);
   bounds_.resize(static_cast<size_t>(mark.vars));
@@ -197,23 +237,28 @@ bool Facts::proves(const Linear& l) {
   if (proves_quickly(l)) return true;
   const Linear denial = combine(l, -1, linear_constant(-1), 1);
   if (!denial.valid) return false;
-  std::vector<Linear> system = facts_;
+  int budget = kResolutionBudget;
+  if (resolve(denial, /*all=*/true, budget)) return true;
+  std::vector<Linear> system;
+  for (size_t i = 0; i < facts_.size(); ++i)
+    if (!follows_[i]) system.push_back(facts_[i]);
   system.push_back(denial);
-  int budget = kCaseBudget;
+  budget = kCaseBudget;
   return refute_by_cases(system, clauses_.size(), budget);
 }
 
 bool Facts::refutes_quickly(const Linear& l) {
   if (!l.valid) return false;
+  if (impossible_ > 0) return true;
   for (const Answer& a : recent_)
     if (a.l == l) return a.refuted;
   int budget = kResolutionBudget;
-  const bool refuted = resolve(l, budget);
+  const bool refuted = resolve(l, /*all=*/false, budget);
   recent_.push_back({l, refuted});
   return refuted;
 }
 
-bool Facts::resolve(Linear l, int& budget) const {
+bool Facts::resolve(Linear l, bool all, int& budget) const {
   if (!l.valid || --budget < 0) return false;
   tighten(l);
   if (l.n == 0) return l.c < 0;
@@ -221,20 +266,21 @@ bool Facts::resolve(Linear l, int& budget) const {
   const int64_t a = last_coef(l);
   const std::vector<size_t>& bounds = bounds_[static_cast<size_t>(var)];
   for (size_t i = bounds.size(); i-- > 0;) {  // the latest are the strongest: conditions, specialised values
+    if (follows_[bounds[i]] && !all) continue;
     const Linear& f = facts_[bounds[i]];
     const int64_t b = last_coef(f);
-    if ((a > 0) != (b > 0) && resolve(eliminate(l, a, f, b), budget)) return true;
+    if ((a > 0) != (b > 0) && resolve(eliminate(l, a, f, b), all, budget)) return true;
   }
-  return resolve_alternatives(l, var, a, budget);
+  return resolve_alternatives(l, var, a, all, budget);
 }
 
 // A minimum is one of its arguments: where its lower bound is wanted, l must fail for each of them.
-bool Facts::resolve_alternatives(const Linear& l, int var, int64_t a, int& budget) const {
+bool Facts::resolve_alternatives(const Linear& l, int var, int64_t a, bool all, int& budget) const {
   const Alternatives& alt = alternatives_[static_cast<size_t>(var)];
   if (alt.args.empty() || alt.is_min != (a < 0)) return false;
   return std::all_of(alt.args.begin(), alt.args.end(), [&](const Linear& arg) {
     const Linear difference = combine(arg, 1, linear_var(var), -1);
-    return resolve(combine(l, 1, difference, a), budget);
+    return resolve(combine(l, 1, difference, a), all, budget);
   });
 }
 

@@ -43,6 +43,9 @@ class Facts {
   int add_var();
   // l >= 0.
   void assume(Linear l);
+  // The same, of a condition on variables that exist already, and what it says about those outside: a strip of n groups
+  // is there, so its first key is n groups from the end.
+  void assume_condition(const Linear& l);
   // At least one of these is >= 0.
   void assume_any(std::vector<Linear> clause);
   // var is the least (or greatest) of `args`: bounds, and the alternatives that resolution may try.
@@ -67,11 +70,16 @@ class Facts {
     std::vector<Linear> args;
   };
   bool refutes_quickly(const Linear& l);
-  bool resolve(Linear l, int& budget) const;
-  bool resolve_alternatives(const Linear& l, int var, int64_t a, int& budget) const;
+  bool resolve(Linear l, bool all, int& budget) const;
+  bool resolve_alternatives(const Linear& l, int var, int64_t a, bool all, int& budget) const;
   bool refute_by_cases(std::vector<Linear>& system, size_t clause, int& budget) const;
 
+  std::vector<Linear> consequences(const Linear& l);
+  void add_fact(Linear l, bool follows);
+
   std::vector<Linear> facts_;
+  int impossible_ = 0;            // facts that cannot hold: code that is never reached
+  std::vector<uint8_t> follows_;  // by fact: from others by resolution, so that case analysis does without
   std::vector<std::vector<Linear>> clauses_;
   std::vector<std::vector<size_t>> bounds_;  // by variable: facts in which it is innermost
   std::vector<Alternatives> alternatives_;   // by variable

@@ -210,8 +210,8 @@ class Bounds {
     const Linear e = linear(s.expr), minus_e = combine(e, -1, linear_constant(0), 0);
     const std::vector<KnownMask> before = masks_;
     Facts::Mark mark = facts_.mark();
-    facts_.assume(e);
-    if (s.op == CondOp::kEqZero) facts_.assume(minus_e);
+    facts_.assume_condition(e);
+    if (s.op == CondOp::kEqZero) facts_.assume_condition(minus_e);
     block(s.then_body);
     facts_.forget(mark);
     std::vector<KnownMask> after_then = std::move(masks_);
@@ -219,11 +219,11 @@ class Bounds {
 
     mark = facts_.mark();
     if (s.op == CondOp::kGeZero) {
-      facts_.assume(plus(minus_e, -1));
+      facts_.assume_condition(plus(minus_e, -1));
     } else if (facts_.proves_quickly(e)) {
-      facts_.assume(plus(e, -1));
+      facts_.assume_condition(plus(e, -1));
     } else if (facts_.proves_quickly(minus_e)) {
-      facts_.assume(plus(minus_e, -1));
+      facts_.assume_condition(plus(minus_e, -1));
     } else {
       facts_.assume_any({plus(e, -1), plus(minus_e, -1)});
     }

@@ -61,6 +61,39 @@ TEST(IrFacts, CasesOfAClause) {
   EXPECT_FALSE(f.proves(n - num(2)));
 }
 
+// A condition on a count of groups bounds the strip that it counts, through a minimum and a division.
+TEST(IrFacts, ConditionsReachOuterVariables) {
+  Facts f;
+  const Linear n = linear_var(f.add_var()), strip = linear_var(f.add_var());
+  f.assume(n);
+  f.assume(strip);
+  const int left = f.add_var();
+  f.assume_max(left, {num(0), n - 48 * strip});
+  const Linear groups = linear_var(f.add_var());
+  f.assume(linear_var(left) + num(15) - 16 * groups);
+  f.assume(16 * groups - linear_var(left));
+  const Facts::Mark mark = f.mark();
+  f.assume_condition(groups - num(3));
+  EXPECT_TRUE(f.proves(n - 48 * strip - num(33)));
+  EXPECT_FALSE(f.proves(n - 48 * strip - num(34)));
+  f.forget(mark);
+  EXPECT_FALSE(f.proves(n - 48 * strip - num(33)));
+}
+
+// Neither argument of a maximum allows the condition: what follows is never reached.
+TEST(IrFacts, ConditionsThatCannotHoldProveAnything) {
+  Facts f;
+  const Linear n = linear_var(f.add_var());
+  f.assume(num(64) - n);
+  const int left = f.add_var();
+  f.assume_max(left, {num(0), n});
+  const Facts::Mark mark = f.mark();
+  f.assume_condition(linear_var(left) - num(65));
+  EXPECT_TRUE(f.proves_quickly(num(-1)));
+  f.forget(mark);
+  EXPECT_FALSE(f.proves(num(-1)));
+}
+
 TEST(IrFacts, ForgetsWhatEnds) {
   Facts f;
   const Linear n = linear_var(f.add_var());

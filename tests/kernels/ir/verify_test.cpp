@@ -462,6 +462,77 @@ TEST(IrVerify, BytesAreOnlyLoaded) {
               HasSubstr(only));
 }
 
+// Causal attention over pages in small: clamped positions, blocks, strips of groups of keys of which as many are loaded
+// as a condition says are there.
+TEST(IrVerify, ProvesStripsOfPagedKeys) {
+  const std::string text = R"(kernel strips {
+    param q
+    param kv
+    param entries
+    param pages
+    in T: s32[entries] stride [1] align 4
+    in K: f32[pages, 3, 16] stride [48, 16, 1] align 4
+    reg a: f32x16
+    parallel i in 0..q step 4 {
+      let keys = min(kv, 48*entries)
+      let rows = min(4, q - i)
+      let reach = min(keys, keys - q + i + rows + 19)
+      let end = max(0, reach)
+      let begin = max(0, keys - q + i - 19)
+      let groups = (end + 15) / 16
+      let fb = (begin) / 256
+      for kb in 16*fb..groups step 16 {
+        let kn = min(256, end - 16*kb)
+        let skip = max(0, begin - 16*kb)
+        let zero = (0) / 8
+        let kf = max(skip, keys - q + i + zero - 16*kb - 19)
+        let last = (8*rows - 1) / 8
+        let kl = min(kn, keys - q + i + last + 20 - 16*kb)
+        let ke = max(0, kl)
+        if ke - kf - 1 >= 0 {
+        let sf = (kf) / 48
+        let sl = (ke + 47) / 48
+        for st in sf..sl {
+          for r in 0..8*rows step 8 {
+            let left = min(8, 8*rows - r)
+            let pos = (r) / 8
+            let kf_1 = max(skip, keys - q + i + pos - 16*kb - 19)
+            let pos_1 = (r + left - 1) / 8
+            let kr = min(kn, keys - q + i + pos_1 + 20 - 16*kb)
+            let ke_1 = max(0, kr)
+            let sn = min(48, ke_1 - 48*st)
+            if 48*st - kf_1 + 47 >= 0 {
+            if sn - 1 >= 0 {
+              let sg = (sn + 15) / 16
+              if sg - 3 >= 0 {
+                let d = (kb + 3*st) / 3
+                let u = load T[d] below pages
+                let e = (kb + 3*st + 2) / 3
+                let v = load T[e] below pages
+                a = load K[v, kb + 3*st + 2 - 3*e, 0]
+              } else {
+                if sg - 2 >= 0 {
+                  let f = (kb + 3*st + 1) / 3
+                  let w = load T[f] below pages
+                  a = load K[w, kb + 3*st + 1 - 3*f, 0]
+                }
+              }
+            }
+            }
+          }
+        }
+        }
+      }
+    }
+  })";
+  expect_refused(text,
+                 {{"if sg - 3 >= 0", "if sg - 2 >= 0", {"`let v = load T[e] below pages`", "cannot prove e < entries"}},
+                  {"(kb + 3*st + 1) / 3", "(kb + 3*st + 2) / 3", {"cannot prove"}},
+                  {"min(kv, 48*entries)", "min(kv, 49*entries)", {"dimension 0 of 'T'"}},
+                  {"let ke_1 = max(0, kr)", "let ke_1 = max(1, kr + 1)", {"cannot prove e < entries"}},
+                  {"min(48, ke_1 - 48*st)", "min(48, ke_1 - 47*st)", {"cannot prove e < entries"}}});
+}
+
 TEST(IrVerify, DeadCodeMayBeAnything) {
   EXPECT_TRUE(
       verify(parsed("kernel k {\n in x: f32[0] stride [1] align 4\n reg a: f32x1\n for i in 0..0 { a = load x[5] } }"))
