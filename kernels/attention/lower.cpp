@@ -99,7 +99,7 @@ void AttentionLowering::declare_arguments() {
   if (p_.mask != MaskKind::kNone) {
     const Affine mask_head = param("mh"), mask_row = param("mr");
     mask_ = b_.buffer({.name = "mask",
-                       .dtype = DType::kF32,
+                       .dtype = p_.mask == MaskKind::kBoolean ? DType::kU8 : DType::kF32,
                        .scope = Scope::kIn,
                        .extents = {p_.heads, q_, kv_},
                        .strides = {mask_head, mask_row, 1},

@@ -3,6 +3,7 @@
 //   lower.cpp     buffers, tasks, blocks of keys, the state of a row (m, l, O) from its beginning to the output
 //   scores.cpp    transposes keys; score tiles, T = (scale Q) K^T
 //   softmax.cpp   T -> weights in place, one row at a time; running maximum and sum
+//   announce.cpp  prefetches of K and V
 //   values.cpp    copies V; value tiles, O = O * alpha + weights V
 //   merge.cpp     the second kernel of kSplit
 #pragma once
@@ -26,6 +27,8 @@ inline int64_t partial_row_elements(const AttentionProblem& problem) {
 
 // Of the search for the maximum: one chain is bound by the latency of max, 4 cycles on the CPUs known here.
 inline constexpr int64_t kMaximumChains = 4;
+// Steps of a score tile in one turn of its loop.
+inline constexpr int64_t kScoreSteps = 4;
 
 // Every lane of x becomes op over all lanes, in one order whatever the vector length: lanes half a vector apart first,
 // then a quarter, down to neighbours.
@@ -154,6 +157,15 @@ class AttentionLowering {
   void maximum(math::IrOps& ops, const Row& row, const Keys& groups);
   void weights(math::IrOps& ops, const Row& row, const Keys& groups);
 
+  // ---- announce.cpp ----
+  bool keys_are_flat() const;
+  bool announces() const;
+  void announce_keys(const Block& block, const Affine& at, int64_t count);
+  void announce_with_transposition(const Block& block, const Affine& group, const Affine& to, int64_t u,
+                                   const Affine& p, const Affine& row);
+  void announce_with_scores(const Block& block, const Affine& strip, int64_t groups, const Affine& p);
+  void announce_values(const Block& block, const Affine& at, int64_t s, const Affine& column, int64_t columns);
+
   // ---- values.cpp ----
   void each_key(const Block& block, const Keys& keys, const std::function<void(const Affine&, const PagedKey&)>& body);
   ir::Access value_row(const PagedKey& key, const Affine& column) const;
@@ -161,9 +173,10 @@ class AttentionLowering {
   void values(const Block& block, const Rows& rows, const Keys& keys);
   void scale_rows(const Rows& rows);
   void value_tile(const Block& block, const Rows& rows, const Rows& tile, const Keys& keys, const Affine& column,
-                  int64_t columns, bool scale);
+                  int64_t columns, const Affine& announced, bool scale);
   void accumulate(const Block& block, const Keys& keys, const Step& step, const Affine& first, const Affine& column,
-                  int64_t columns, const std::function<ir::RegRef(const Affine&, int64_t)>& acc);
+                  int64_t columns, const Affine& announced,
+                  const std::function<ir::RegRef(const Affine&, int64_t)>& acc);
   void ragged_rows(const Block& block, const Rows& rows, const Rows& tile, const Affine& column, int64_t columns,
                    bool before);
 

@@ -25,6 +25,7 @@ constexpr int64_t kMaxUnrolledFma = 6000;
 // Of one task: each thread holds its own.
 constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 constexpr int64_t kMaxSplits = 256;
+constexpr int64_t kMaxStreams = 8;
 
 int64_t tile_registers(int64_t rows, int64_t vectors) { return rows * vectors + std::min(rows, vectors) + 1; }
 
@@ -73,7 +74,8 @@ std::string to_string(const AttentionProgram& p) {
       p.algorithm == Algorithm::kSplit ? fmt::format(" splits({})", p.splits) : "", p.bq, p.bk,
       kHeadsNames[p.group ? 1 : 0], p.tile_rows, p.mr, p.nr, p.vr, p.vn, p.value_depth,
       kPackKNames[static_cast<size_t>(p.pack_k)], kPackVNames[static_cast<size_t>(p.pack_v)],
-      p.prefetch > 0 ? fmt::format(" prefetch({})", p.prefetch) : "", kParallelNames[static_cast<size_t>(p.parallel)]);
+      p.prefetch > 0 ? fmt::format(" prefetch({},{})", p.prefetch, p.streams) : "",
+      kParallelNames[static_cast<size_t>(p.parallel)]);
 }
 
 Result<AttentionProgram> parse_program(std::string_view program) {
@@ -110,8 +112,11 @@ Result<AttentionProgram> parse_program(std::string_view program) {
   HONE_RETURN_IF_ERROR(reader.choice(*pack_k, kPackKNames, &p.pack_k));
   HONE_ASSIGN_OR_RETURN(const text::Step* const pack_v, reader.next("pack_v", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*pack_v, kPackVNames, &p.pack_v));
-  HONE_ASSIGN_OR_RETURN(const text::Step* const prefetch, reader.optional("prefetch", 1));
-  if (prefetch != nullptr) HONE_RETURN_IF_ERROR(reader.integer(*prefetch, 0, 1, &p.prefetch));
+  HONE_ASSIGN_OR_RETURN(const text::Step* const prefetch, reader.optional("prefetch", 2));
+  if (prefetch != nullptr) {
+    HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*prefetch, 0, 1, &p.prefetch));
+    HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*prefetch, 1, 1, &p.streams));
+  }
   HONE_ASSIGN_OR_RETURN(const text::Step* const parallel, reader.next("parallel", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*parallel, kParallelNames, &p.parallel));
   HONE_RETURN_IF_ERROR(reader.at_end());
@@ -128,13 +133,14 @@ Status legal(const AttentionProblem& problem, const AttentionProgram& p) {
   HONE_RETURN_IF_ERROR(validate(problem));
   HONE_RETURN_IF_ERROR(check_tiles(problem, p));
   HONE_RETURN_IF_ERROR(check_code_size(p));
-  if (problem.mask == MaskKind::kBoolean) return unsupported("boolean masks need u8 buffers in LoopIR");
   const bool blocked = problem.k == KeyLayout::kBlocked;
   if (blocked && p.pack_k != PackK::kNone) return unsupported("k=blocked lies transposed already: pack_k must be none");
   if (!blocked && p.pack_k == PackK::kNone)
     return unsupported("k=rows cannot be read in place by vectors along keys: pack_k must be block or strip");
   if (p.algorithm == Algorithm::kSplit && (p.splits < 2 || p.splits > kMaxSplits))
     return unsupported(fmt::format("splits must be from 2 to {}, got {}", kMaxSplits, p.splits));
+  if (p.streams < 1 || p.streams > kMaxStreams || (p.streams & (p.streams - 1)) != 0)
+    return unsupported(fmt::format("prefetch: streams must be 1, 2, 4 or {}, got {}", kMaxStreams, p.streams));
   const AttentionProgram c = canonical(problem, p);
   const int64_t rows = c.bq * (c.group ? problem.group() : 1);
   if (p.pack_k == PackK::kStrip && rows > c.tile_rows)
@@ -175,7 +181,7 @@ AttentionProgram canonical(const AttentionProblem& problem, AttentionProgram p) 
   const int64_t step = std::lcm(p.mr, p.vr), rows = round_up(p.bq * (p.group ? problem.group() : 1), step);
   if (p.algorithm == Algorithm::kMaterialised || p.tile_rows > rows) p.tile_rows = rows;
   p.value_depth = std::min(p.value_depth, p.bk);
-  if (problem.page > 0) p.prefetch = 0;
+  if (problem.page > 0 || p.prefetch == 0) p.prefetch = 0, p.streams = 1;
   if (p.bq >= problem.q) p.parallel = ParallelDim::kHeadsRows;
   return p;
 }

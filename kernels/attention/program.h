@@ -2,7 +2,7 @@
 //
 // Text (canonical, one line, steps in this order):
 //   vectorize(avx512,16) attention(online) block(64,256) heads(group) tile_rows(28) score_tile(14,32) value_tile(14,32)
-//   value_depth(256) pack_k(block) pack_v(none) prefetch(32) parallel(hq)
+//   value_depth(256) pack_k(block) pack_v(none) prefetch(256,4) parallel(hq)
 // and splits(4) after attention(split). prefetch is absent when 0.
 //
 // Numerics class, the order in which a row is accumulated:
@@ -64,7 +64,9 @@ struct AttentionProgram {
   int64_t value_depth = 256;  // keys that a value tile runs over before the next columns do, at most bk
   PackK pack_k = PackK::kBlock;
   PackV pack_v = PackV::kNone;
-  int prefetch = 0;  // keys ahead that K and V are announced, 0: none
+  // K and V are announced from `prefetch` keys after the block's first on, 0: not at all, in `streams` runs side by
+  // side.
+  int64_t prefetch = 0, streams = 1;
   ParallelDim parallel = ParallelDim::kHeadsRows;
 
   auto operator<=>(const AttentionProgram&) const = default;
@@ -92,7 +94,10 @@ std::string kernel_name(const AttentionProblem& problem, const AttentionProgram&
 // Arguments: bind.h.
 Result<std::vector<ir::Kernel>> lower(const AttentionProblem& problem, const AttentionProgram& program);
 
-// Appends rows to a cache of KeyLayout::kBlocked: src [rows][d] at row stride `ldk`, dst one head's groups.
-Result<ir::Kernel> lower_append_blocked(int64_t d, int64_t ldk);
+// Appends rows of K to a cache of KeyLayout::kBlocked: src [kv_heads][rows][d] with rows `row_stride` apart, dst
+// [kv_heads][groups][d][16] of a sequence, or of one of its pages. One task for each head.
+// Buffers: src, dst. Params: rows; keys that dst has already; groups of dst; head strides of src and of dst. Rows that
+// do not fit in dst are left out.
+Result<ir::Kernel> lower_append_blocked(int64_t kv_heads, int64_t d, int64_t row_stride);
 
 }  // namespace hone::attention

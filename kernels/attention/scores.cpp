@@ -65,8 +65,8 @@ void AttentionLowering::transpose_group(const Block& block, const Keys& keys, co
       for (int64_t j = 0; j < t_.lanes; ++j) {
         const PagedKey& row = rows[static_cast<size_t>(j)];
         b_.load(Builder::at(x, {j}), key_row(row, p), mask);
-        if (whole && t_.prefetch > 0 && p_.page == 0) b_.prefetch(key_row({0, row.row + t_.prefetch}, p), 1);
       }
+      if (whole && p_.page == 0) announce_with_transposition(block, group, to, u, p, rows.front().row);
       const RegId transposed = ir::emit_transpose(b_, t_.lanes, x, y);
       for (int64_t r = 0; r < columns; ++r) b_.store({keys_, {to, p + r, u}}, Builder::at(transposed, {r}));
     };
@@ -128,7 +128,7 @@ void AttentionLowering::score_tile(const Block& block, const Rows& rows, const R
   for_row_count(tile.count, t_.mr, [&](const Affine& count) {
     auto acc = [&](const Affine& r, int64_t v) { return Builder::at(score_acc_, {r, v}); };
     each(count, nv, [&](const Affine& r, int64_t v) { b_.constant(acc(r, v), 0.0F); });
-    b_.serial("p", 0, p_.d, 1, [&](const Affine& p) {
+    auto step = [&](const Affine& p) {
       multiply_step(
           {.rows = count, .most_rows = t_.mr, .vectors = nv, .most_vectors = t_.nr / t_.lanes},
           [&](int64_t v, const RegRef& to) { b_.load(to, key_vector(v, p)); },
@@ -136,7 +136,15 @@ void AttentionLowering::score_tile(const Block& block, const Rows& rows, const R
             b_.broadcast(to, {scaled_query_, {tile.first + r, p}});
           },
           acc);
-    });
+    };
+    const int64_t even = p_.d / kScoreSteps * kScoreSteps;
+    if (even > 0) {
+      b_.serial("p", 0, even, kScoreSteps, [&](const Affine& p) {
+        b_.unroll("u", 0, kScoreSteps, 1, [&](const Affine& u) { step(p + u); });
+        announce_with_scores(block, strip, groups, p);
+      });
+    }
+    if (even < p_.d) step(even);
     each(count, nv, [&](const Affine& r, int64_t v) {
       b_.store({scores_, {tile.first - rows.first + r, strip * t_.nr + v * t_.lanes}}, acc(r, v));
     });

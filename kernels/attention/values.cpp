@@ -14,10 +14,6 @@ using ir::Builder;
 using ir::RegId;
 using ir::RegRef;
 
-namespace {
-constexpr int64_t kLine = 16;  // elements
-}
-
 // Walks keys [from, to) of the block in order; `body` gets a key of the block and where V has it.
 void AttentionLowering::each_key(const Block& block, const Keys& keys,
                                  const std::function<void(const Affine&, const PagedKey&)>& body) {
@@ -70,24 +66,25 @@ void AttentionLowering::values(const Block& block, const Rows& rows, const Keys&
       ragged_rows(block, rows, tile, c, columns, /*before=*/true);
     });
   }
-  auto common = [&](const Affine* segment) {
+  auto common = [&](const Affine* segment, const Affine* segment_index) {
     tiles([&](const Rows& tile, const Affine& c, int64_t columns) {
       Keys of_tile = common_keys(tile, block);
       if (segment != nullptr) {
         of_tile.end = b_.let_min("ve", {of_tile.end, *segment + t_.value_depth});
         of_tile.first = b_.let_max("vf", {of_tile.first, *segment});
       }
-      value_tile(block, rows, tile, of_tile, c, columns, !scale_first);
+      const Affine announced = segment == nullptr ? Affine(0) : *segment_index * (t_.value_depth / t_.streams);
+      value_tile(block, rows, tile, of_tile, c, columns, announced, !scale_first);
     });
   };
   if (!segments) {
-    common(nullptr);
+    common(nullptr, nullptr);
   } else {
     const Affine first = p_.window > 0 ? b_.let_floor_div("vs", keys.first, t_.value_depth) : Affine(0);
     const Affine last = b_.let_floor_div("vl", keys.end + (t_.value_depth - 1), t_.value_depth);
     b_.serial("vs", first, last, 1, [&](const Affine& s) {
       const Affine segment = s * t_.value_depth;
-      common(&segment);
+      common(&segment, &s);
     });
   }
   if (!ragged()) return;
@@ -109,7 +106,7 @@ void AttentionLowering::scale_rows(const Rows& rows) {
 }
 
 void AttentionLowering::value_tile(const Block& block, const Rows& rows, const Rows& tile, const Keys& keys,
-                                   const Affine& column, int64_t columns, bool scale) {
+                                   const Affine& column, int64_t columns, const Affine& announced, bool scale) {
   const int64_t nv = vectors(columns);
   auto acc = [&](const Affine& r, int64_t v) { return Builder::at(value_acc_, {r, v}); };
   auto sum = [&](const Affine& r, int64_t v) { return Access{sums_, {tile.first + r, column + v * t_.lanes}}; };
@@ -122,14 +119,14 @@ void AttentionLowering::value_tile(const Block& block, const Rows& rows, const R
       }
     });
     accumulate(block, keys, {.rows = count, .most_rows = t_.vr, .vectors = nv, .most_vectors = t_.vn / t_.lanes},
-               tile.first - rows.first, column, columns, acc);
+               tile.first - rows.first, column, columns, announced, acc);
     each(count, nv, [&](const Affine& r, int64_t v) { b_.store(sum(r, v), acc(r, v)); });
   });
 }
 
 // acc += weights * V over the keys; row r of the step is row first + r of the scores.
 void AttentionLowering::accumulate(const Block& block, const Keys& keys, const Step& step, const Affine& first,
-                                   const Affine& column, int64_t columns,
+                                   const Affine& column, int64_t columns, const Affine& announced,
                                    const std::function<RegRef(const Affine&, int64_t)>& acc) {
   const bool copied = t_.pack_v == PackV::kRows;
   const RegRef mask = value_mask_;
@@ -152,11 +149,20 @@ void AttentionLowering::accumulate(const Block& block, const Keys& keys, const S
     });
     return;
   }
-  each_key(block, keys, [&](const Affine& k, const PagedKey& key) {
+  auto in_place = [&](const Affine& k, const PagedKey& key) {
     step_at(k, [&](const Affine& c) { return value_row(key, c); });
-    if (t_.prefetch == 0 || p_.page > 0) return;
-    for (int64_t c = 0; c < columns; c += kLine) b_.prefetch(value_row({0, key.row + t_.prefetch}, column + c), 1);
+  };
+  if (p_.page > 0 || !announces() || ragged()) return each_key(block, keys, in_place);
+  const Affine start = block.group * kKeyGroup;
+  const Affine turns = b_.let_floor_div("kt", keys.end - keys.first, t_.streams);
+  b_.serial("k", 0, turns, 1, [&](const Affine& turn) {
+    for (int64_t s = 0; s < t_.streams; ++s) {
+      const Affine k = keys.first + turn * t_.streams + s;
+      in_place(k, {0, start + k});
+      announce_values(block, announced + turn, s, column, columns);
+    }
   });
+  b_.serial("k", keys.first + turns * t_.streams, keys.end, 1, [&](const Affine& k) { in_place(k, {0, start + k}); });
 }
 
 // Keys that a row sees and not all of its tile do: those before the common ones, or those after.
@@ -178,7 +184,7 @@ void AttentionLowering::ragged_rows(const Block& block, const Rows& rows, const 
       auto sum = [&](int64_t v) { return Access{sums_, {row.first, column + v * t_.lanes}}; };
       for (int64_t v = 0; v < nv; ++v) b_.load(acc(0, v), sum(v));
       accumulate(block, keys, {.rows = 1, .most_rows = 1, .vectors = nv, .most_vectors = t_.vn / t_.lanes},
-                 row.first - rows.first, column, columns, acc);
+                 row.first - rows.first, column, columns, 0, acc);
       for (int64_t v = 0; v < nv; ++v) b_.store(sum(v), acc(0, v));
     });
   });
