@@ -278,9 +278,7 @@ void AttentionLowering::key_blocks() {
   if (p_.window > 0) begin = b_.let_max("begin", {0, first_position_ + offset_ - (p_.window - 1)});
   begin_ = begin;
   const int64_t step = t_.bk / kKeyGroup;
-  Affine groups = b_.let_floor_div("groups", end_ + (kKeyGroup - 1), kKeyGroup);
-  // No change: lets the verifier see at once that a blocked cache has groups where there is a block.
-  if (p_.page == 0 && p_.k == KeyLayout::kBlocked) groups = b_.let_min("there", {groups, key_groups_});
+  const Affine groups = b_.let_floor_div("groups", end_ + (kKeyGroup - 1), kKeyGroup);
   if (split()) {
     b_.serial("kb", split_ * step, groups, step * t_.splits, [&](const Affine& group) {
       if (p_.window == 0) return key_block(group);

@@ -157,8 +157,7 @@ Access AttentionLowering::group_access(const Block& block, const Affine& strip, 
   if (t_.pack_k == PackK::kStrip) return {keys_, {g, 0, 0}};
   if (t_.pack_k == PackK::kBlock) return {keys_, {in_block, 0, 0}};
   const Affine group = block.group + in_block;
-  // In range as it is; the minimum spares the verifier a proof across all the bounds between the lengths and here.
-  if (p_.page == 0) return {key_, {kv_head_, b_.let_min("gi", {group, key_groups_ - 1}), 0, 0}};
+  if (p_.page == 0) return {key_, {kv_head_, group, 0, 0}};
   const int64_t per_page = p_.page / kKeyGroup;
   const Affine entry = b_.let_floor_div("ge", group, per_page);
   return {key_, {b_.let_load("gp", {table_, {entry}}, pages_), kv_head_, group - entry * per_page, 0, 0}};

@@ -263,7 +263,8 @@ std::optional<AttentionProgram> random_program(const AttentionProblem& problem, 
     p.value_depth = one_of({1, 7, 16, 40, 256});
     if (problem.k == KeyLayout::kRows) p.pack_k = below(2) == 0 ? PackK::kBlock : PackK::kStrip;
     p.pack_v = static_cast<PackV>(below(2));
-    p.prefetch = static_cast<int>(one_of({0, 0, 8, 32}));
+    p.prefetch = one_of({0, 0, 8, 32, 256});
+    p.streams = one_of({1, 1, 2, 4});
     p.parallel = static_cast<ParallelDim>(below(2));
     p = canonical(problem, p);
     if (legal(problem, p).ok()) return p;
