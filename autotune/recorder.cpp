@@ -14,16 +14,17 @@ namespace hone::autotune {
 
 db::Candidate record(const Candidate& c) {
   const Result<jit::CodeGenerator*> generator = jit::find_code_generator(c.codegen);
-  return {.program = to_string(c.program),
+  return {.program = op::to_string(c.program),
           .codegen = c.codegen,
           .codegen_version = generator.ok() ? (*generator)->version() : "",
-          .threads = c.threads};
+          .threads = c.threads,
+          .numerics = op::numerics(c.program)};
 }
 
-std::optional<Candidate> candidate_of(const db::Candidate& record, const matmul::MatmulProblem& problem) {
-  const Result<matmul::TransformProgram> program = matmul::parse_program(record.program);
-  if (!program.ok() || !matmul::legal(problem, *program).ok()) return std::nullopt;
-  return Candidate{matmul::canonical(problem, *program), record.codegen, record.threads};
+std::optional<Candidate> candidate_of(const db::Candidate& record, const op::Problem& problem) {
+  const Result<op::Program> program = op::parse_program(problem, record.program);
+  if (!program.ok() || !op::legal(problem, *program).ok()) return std::nullopt;
+  return Candidate{op::canonical(problem, *program), record.codegen, record.threads};
 }
 
 db::MachineLabel machine_record(const Machine& machine) {
@@ -37,14 +38,14 @@ db::BuildLabel build_record() {
   return label;
 }
 
-db::ProblemKey problem_record(const matmul::MatmulProblem& problem) {
-  return {.text = to_string(problem), .family = matmul::family(problem), .m = problem.m};
+db::ProblemKey problem_record(const op::Problem& problem) {
+  return {.text = op::to_string(problem), .family = op::family(problem), .m = op::rows(problem)};
 }
 
 std::string repeat_command(const std::string& problem, const Candidate& c, const std::string& cache_mode,
                            int64_t seed) {
   return fmt::format("hone bench '{}' --plan '{}' --codegen {} --threads {} --cache {} --seed {}", problem,
-                     to_string(c.program), c.codegen, c.threads, cache_mode, static_cast<uint64_t>(seed));
+                     op::to_string(c.program), c.codegen, c.threads, cache_mode, static_cast<uint64_t>(seed));
 }
 
 std::string Recorder::repeat_command(int candidate) const {
@@ -90,7 +91,7 @@ void Recorder::outcome(int candidate, const Prepared& prepared) {
   const Candidate& c = candidates_[static_cast<size_t>(candidate)];
   HONE_LOG_EVENT(LogTopic::kTune, "outcome",
                  {{"problem", key_.text},
-                  {"program", to_string(c.program)},
+                  {"program", op::to_string(c.program)},
                   {"codegen", c.codegen},
                   {"threads", c.threads},
                   {"outcome", db::outcome_name(prepared.outcome)},
@@ -112,8 +113,7 @@ namespace {
 // Index of a stored candidate, -1 when this build cannot make it (any more).
 class Finder {
  public:
-  Finder(const matmul::MatmulProblem& problem, std::vector<Candidate>* candidates)
-      : problem_(problem), candidates_(*candidates) {
+  Finder(const op::Problem& problem, std::vector<Candidate>* candidates) : problem_(problem), candidates_(*candidates) {
     for (size_t i = 0; i < candidates_.size(); ++i) index_.emplace(name(candidates_[i]), static_cast<int>(i));
   }
 
@@ -127,19 +127,19 @@ class Finder {
 
  private:
   static std::string name(const Candidate& c) {
-    return fmt::format("{} {} {}", to_string(c.program), c.codegen, c.threads);
+    return fmt::format("{} {} {}", op::to_string(c.program), c.codegen, c.threads);
   }
 
-  const matmul::MatmulProblem& problem_;
+  const op::Problem& problem_;
   std::vector<Candidate>& candidates_;
   std::map<std::string, int> index_;
 };
 
 }  // namespace
 
-Result<Race::Earlier> read_earlier(db::Store& store, int64_t run_id, const matmul::MatmulProblem& problem,
+Result<Race::Earlier> read_earlier(db::Store& store, int64_t run_id, const op::Problem& problem,
                                    std::vector<Candidate>* candidates) {
-  HONE_ASSIGN_OR_RETURN(const auto stored, store.samples(run_id, to_string(problem)));
+  HONE_ASSIGN_OR_RETURN(const auto stored, store.samples(run_id, op::to_string(problem)));
   HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredOutcome> outcomes, store.outcomes(run_id));
   Finder finder(problem, candidates);
   Race::Earlier earlier;

@@ -13,17 +13,17 @@
 #include "autotune/space/space.h"
 #include "db/store.h"
 #include "engine/base/machine.h"
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 
 namespace hone::autotune {
 
 // How a candidate, a machine and this build are named in the store.
 db::Candidate record(const Candidate& candidate);
 // The candidate that a record names; nothing when this build cannot read its program or it is not legal for `problem`.
-std::optional<Candidate> candidate_of(const db::Candidate& record, const matmul::MatmulProblem& problem);
+std::optional<Candidate> candidate_of(const db::Candidate& record, const op::Problem& problem);
 db::MachineLabel machine_record(const Machine& machine);
 db::BuildLabel build_record();
-db::ProblemKey problem_record(const matmul::MatmulProblem& problem);
+db::ProblemKey problem_record(const op::Problem& problem);
 // The command that repeats one candidate, on the same values where `seed` is theirs.
 std::string repeat_command(const std::string& problem, const Candidate& candidate, const std::string& cache_mode,
                            int64_t seed);
@@ -31,7 +31,7 @@ std::string repeat_command(const std::string& problem, const Candidate& candidat
 class Recorder {
  public:
   // `candidates` may grow, and must outlive the recorder.
-  Recorder(db::Store& store, const matmul::MatmulProblem& problem, const std::vector<Candidate>& candidates)
+  Recorder(db::Store& store, const op::Problem& problem, const std::vector<Candidate>& candidates)
       : store_(store), key_(problem_record(problem)), candidates_(candidates) {}
 
   void begin(const Machine& machine, const db::RunInfo& info);
@@ -63,7 +63,7 @@ class Recorder {
 
 // What a run has measured and ruled out so far. Candidates that `candidates` lacks are appended if this build can
 // still make them, else left out with their samples.
-Result<Race::Earlier> read_earlier(db::Store& store, int64_t run_id, const matmul::MatmulProblem& problem,
+Result<Race::Earlier> read_earlier(db::Store& store, int64_t run_id, const op::Problem& problem,
                                    std::vector<Candidate>* candidates);
 
 }  // namespace hone::autotune

@@ -13,30 +13,31 @@ namespace {
 
 // What makes two commands the same session. Not the budget: who kills a tune may well come back with another one. Not
 // the seed: rounds of any seed are good rounds.
-Result<std::string> identity(const Machine& machine, const std::vector<matmul::MatmulProblem>& problems,
+Result<std::string> identity(const Machine& machine, const std::vector<op::Problem>& problems,
                              const TuneOptions& options) {
   HONE_ASSIGN_OR_RETURN(const Target target, tune_target(machine, options));
   nlohmann::json texts = nlohmann::json::array();
-  for (const matmul::MatmulProblem& p : problems) texts.push_back(to_string(p));
+  for (const op::Problem& p : problems) texts.push_back(op::to_string(p));
   return nlohmann::json{{"problems", texts},
                         {"threads", target.threads},
                         {"codegens", target.codegens},
                         {"cache", options.cache == CacheMode::kCold ? "cold" : "warm"},
                         {"strategy", options.strategy},
                         {"schedule", runtime::schedule_kind_name(options.schedule)},
-                        {"panel", options.panel}}
+                        {"panel", options.panel},
+                        {"numerics", options.numerics}}
       .dump();
 }
 
 // The report as tune() gave it, as far as the store has it.
-Result<TuneReport> report_of(db::Store& store, const db::StoredRun& run, const matmul::MatmulProblem& problem) {
+Result<TuneReport> report_of(db::Store& store, const db::StoredRun& run, const op::Problem& problem) {
   HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredDecision> decisions, store.decisions_of_run(run.id));
   if (decisions.empty()) return not_found("no decision");
   const db::Decision& d = decisions.front().decision;
   auto plan = [&](const db::Candidate& c, double ns) {
-    return TunedPlan{c.program, c.codegen, c.threads, c.numerics, ns, problem.flops() / ns};
+    return TunedPlan{c.program, c.codegen, c.threads, c.numerics, ns, op::flops(problem) / ns};
   };
-  TuneReport report{.problem = to_string(problem),
+  TuneReport report{.problem = op::to_string(problem),
                     .decision = d.verdict,
                     .winner = plan(d.winner, d.ns),
                     .fallback = plan(d.fallback, d.default_ns),
@@ -64,10 +65,10 @@ Result<TuneReport> report_of(db::Store& store, const db::StoredRun& run, const m
 
 }  // namespace
 
-Session Session::open(db::Store& store, const Machine& machine, const std::vector<matmul::MatmulProblem>& problems,
+Session Session::open(db::Store& store, const Machine& machine, const std::vector<op::Problem>& problems,
                       const TuneOptions& options) {
   Session session(store);
-  for (const matmul::MatmulProblem& p : problems) session.entries_.push_back({p, std::nullopt, std::nullopt});
+  for (const op::Problem& p : problems) session.entries_.push_back({p, std::nullopt, std::nullopt});
   Status s = session.claim(machine, options);
   if (s.ok() && session.resumed_) s = session.read_runs();
   // Without a session everything is measured, and nothing is lost.
@@ -76,7 +77,7 @@ Session Session::open(db::Store& store, const Machine& machine, const std::vecto
 }
 
 Status Session::claim(const Machine& machine, const TuneOptions& options) {
-  std::vector<matmul::MatmulProblem> problems;
+  std::vector<op::Problem> problems;
   for (const Entry& e : entries_) problems.push_back(e.problem);
   HONE_ASSIGN_OR_RETURN(const std::string settings, identity(machine, problems, options));
   HONE_ASSIGN_OR_RETURN(const db::SessionClaim claim,
@@ -92,7 +93,7 @@ Status Session::read_runs() {
   // A problem that is listed twice has two runs, in the order of the list.
   std::vector<bool> taken(runs.size(), false);
   for (Entry& entry : entries_) {
-    const std::string text = to_string(entry.problem);
+    const std::string text = op::to_string(entry.problem);
     for (size_t i = 0; i < runs.size(); ++i) {
       if (taken[i] || runs[i].info.problem.text != text) continue;
       taken[i] = true;

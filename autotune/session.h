@@ -15,7 +15,7 @@ class Session {
  public:
   // Takes up the newest unfinished session of this machine, build, list and options whose process is gone, unless
   // options.fresh; else begins one. With a store that cannot be written nothing is taken up, and nothing kept.
-  static Session open(db::Store& store, const Machine& machine, const std::vector<matmul::MatmulProblem>& problems,
+  static Session open(db::Store& store, const Machine& machine, const std::vector<op::Problem>& problems,
                       const TuneOptions& options);
 
   int64_t id() const { return id_; }  // 0: the store keeps no sessions
@@ -33,7 +33,7 @@ class Session {
 
  private:
   struct Entry {
-    matmul::MatmulProblem problem;
+    op::Problem problem;
     std::optional<db::StoredRun> run;  // the newest of this problem in the session
     std::optional<TuneReport> report;  // when decided
   };

@@ -15,7 +15,6 @@
 #include "engine/base/log.h"
 #include "engine/base/machine_kind.h"
 #include "jit/codegen.h"
-#include "kernels/matmul/blocking.h"
 #include "kernels/op/region.h"
 
 namespace hone::autotune {
@@ -37,6 +36,7 @@ std::string settings_json(const TuneOptions& options, const Target& target, size
                       {"codegens", target.codegens},
                       {"panel", options.panel},
                       {"fresh", options.fresh},
+                      {"numerics", options.numerics},
                       {"enumerated", enumerated},
                       {"order", order},
                       {"schedule", runtime::schedule_kind_name(options.schedule)}};
@@ -49,21 +49,22 @@ std::string settings_json(const TuneOptions& options, const Target& target, size
 
 class Tuning {
  public:
-  Tuning(const matmul::MatmulProblem& problem, const TuneOptions& options, const TuneContext& context)
+  Tuning(const op::Problem& problem, const TuneOptions& options, const TuneContext& context)
       : problem_(problem),
         options_(options),
         context_(context),
-        text_(to_string(problem)),
+        text_(op::to_string(problem)),
         recorder_(context.store, problem, space_.candidates) {}
 
   Result<TuneReport> run() {
     begin_ = clock_.now_ns() - static_cast<int64_t>(options_.spent_seconds * 1e9);
-    HONE_RETURN_IF_ERROR(matmul::validate(problem_));
+    HONE_RETURN_IF_ERROR(op::validate(problem_));
+    HONE_RETURN_IF_ERROR(op::check_numerics(problem_, options_.numerics));
     HONE_ASSIGN_OR_RETURN(strategy_, find_strategy(options_.strategy));
     HONE_ASSIGN_OR_RETURN(target_, tune_target(context_.machine, options_));
     // The default plan's own count is a candidate too, also where it is no power of two.
     if (options_.threads.empty())
-      add_threads(op::default_threads(matmul::region_work(problem_), target_.threads.back(), target_.min_work));
+      add_threads(op::default_threads(op::region_work(problem_), target_.threads.back(), target_.min_work));
     progress("prepare", 0, 1);
     peak();
     space_ = enumerate(problem_, target_);
@@ -141,11 +142,12 @@ class Tuning {
 
   bool join(const db::Candidate& winner) {
     const std::optional<Candidate> candidate = candidate_of(winner, problem_);
-    if (!candidate || !context_.machine.supports(candidate->program.isa)) return false;
-    if (options_.panel > 0 && candidate->program.panel != options_.panel) return false;
-    // Only what this run may choose: a decision is made among the thread counts and code generators that were asked
-    // for.
-    if (winner.numerics != "ordered" || !contains(target_.codegens, winner.codegen)) return false;
+    if (!candidate || !context_.machine.supports(op::isa(candidate->program))) return false;
+    if (!op::panel_fits(problem_, candidate->program, options_.panel).ok()) return false;
+    // Only what this run may choose: a decision is made among the thread counts, code generators and numerics classes
+    // that were asked for.
+    if (!op::numerics_allowed(problem_, options_.numerics, op::numerics(candidate->program))) return false;
+    if (!contains(target_.codegens, winner.codegen)) return false;
     if (!contains(target_.threads, winner.threads)) return false;
     const auto at = std::find(space_.candidates.begin(), space_.candidates.end(), *candidate);
     incumbent_ = static_cast<int>(at - space_.candidates.begin());
@@ -247,11 +249,12 @@ class Tuning {
 
   TunedPlan plan(int index, double ns) const {
     const Candidate& c = candidate(index);
-    return {.program = to_string(c.program),
+    return {.program = op::to_string(c.program),
             .codegen = c.codegen,
             .threads = c.threads,
+            .numerics = op::numerics(c.program),
             .ns = ns,
-            .gflops = ns > 0 ? problem_.flops() / ns : 0};
+            .gflops = ns > 0 ? op::flops(problem_) / ns : 0};
   }
 
   void store_decision(const ProtocolResult& result) {
@@ -296,7 +299,7 @@ class Tuning {
     return report_;
   }
 
-  matmul::MatmulProblem problem_;
+  op::Problem problem_;
   TuneOptions options_;
   const TuneContext& context_;
   std::string text_;
@@ -323,6 +326,7 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
   target.caches = blocking_caches(machine);
   target.panel = options.panel;
   target.min_work = options.min_work;
+  target.numerics = options.numerics;
   for (Isa isa : all_isas())
     if (machine.supports(isa)) target.isas.push_back(isa);
   if (target.isas.empty()) return machine.best_isa().status();
@@ -364,7 +368,7 @@ void count_outcome(db::Outcome outcome, TuneReport* report) {
   }
 }
 
-Result<TuneReport> tune(const matmul::MatmulProblem& problem, const TuneOptions& options, const TuneContext& context) {
+Result<TuneReport> tune(const op::Problem& problem, const TuneOptions& options, const TuneContext& context) {
   return guarded([&] { return Tuning(problem, options, context).run(); });
 }
 

@@ -8,19 +8,18 @@
 #include <vector>
 
 #include "autotune/isolate/isolated_racer.h"
-#include "autotune/measure/matmul_racer.h"
+#include "autotune/measure/kernel_racer.h"
 #include "autotune/measure/peak.h"
 #include "autotune/space/space.h"
 #include "db/store.h"
 #include "engine/base/machine.h"
-#include "kernels/matmul/problem.h"
 
 namespace hone::autotune {
 
 struct TunedPlan {
   std::string program, codegen;
   int threads = 1;
-  std::string numerics = "ordered";
+  std::string numerics = "ordered";  // the class of the program
   double ns = 0, gflops = 0;
 };
 
@@ -33,6 +32,7 @@ struct TuneOptions {
   // how much work on the default plan has them.
   runtime::ScheduleKind schedule = runtime::ScheduleKind::kTbb;
   std::optional<int64_t> min_work;
+  std::string numerics;  // classes that may compete, see op::check_numerics; "": the op's default
   CacheMode cache = CacheMode::kCold;
   uint64_t seed = 1;
   bool fresh = false;                  // do not let earlier decisions be the incumbent
@@ -93,7 +93,7 @@ struct TuneContext {
 // Measures for about options.budget_seconds. Samples are in the store after every round, the decision at the end.
 // Errors: invalid_argument (the problem, or options that name nothing), unsupported (no ISA of this CPU), and what the
 // store returns, except that a store which cannot be written does not stop the tuning: decided is then false.
-Result<TuneReport> tune(const matmul::MatmulProblem& problem, const TuneOptions& options, const TuneContext& context);
+Result<TuneReport> tune(const op::Problem& problem, const TuneOptions& options, const TuneContext& context);
 
 // Adds one outcome to the counts of a report.
 void count_outcome(db::Outcome outcome, TuneReport* report);

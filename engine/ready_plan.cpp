@@ -59,7 +59,8 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
   auto ready = std::make_unique<ReadyPlan>();
   ready->problem = problem;
   ready->node = matmul::to_string(problem);
-  HONE_ASSIGN_OR_RETURN(ready->plan, plan::resolve(problem, state.target, state.decisions, constraints));
+  HONE_ASSIGN_OR_RETURN(ready->plan,
+                        plan::resolve_for<matmul::Op>(problem, state.target, state.decisions, constraints));
   if (problem.n == 0) {
     ready->plan.codegen = "none";
   } else {
@@ -67,7 +68,7 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
       HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(problem, program));
       return std::vector<ir::Kernel>{std::move(kernel)};
     };
-    const auto default_plan = [&] { return plan::resolve(problem, state.target, {}, constraints); };
+    const auto default_plan = [&] { return plan::resolve_for<matmul::Op>(problem, state.target, {}, constraints); };
     HONE_ASSIGN_OR_RETURN(PlanCode code, compile_plan(state, ready->plan, lower, default_plan));
     if (!code.empty()) ready->executable = std::move(code.front());
   }

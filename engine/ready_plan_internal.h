@@ -16,7 +16,7 @@ namespace hone {
 struct ReadyPlan {
   matmul::MatmulProblem problem;  // m: of the bucket
   std::string node;               // the problem as text: what a trace calls it
-  plan::MatmulPlan plan;
+  plan::PlanOf<matmul::TransformProgram> plan;
   plan::KernelCache::Handle executable;  // null: the precompiled kernel runs
   jit::WorkspacePool* workspaces = nullptr;
   runtime::Schedule* schedule = nullptr;  // null: inline on the caller

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "autotune/measure/operands.h"
+#include "autotune/measure/workload.h"
 #include "engine/base/log.h"
 #include "engine/base/version.h"
 
@@ -53,7 +53,7 @@ Prepared interrupted() { return {db::Outcome::kRefused, "interrupted"}; }
 
 class IsolatedRacer final : public Racer {
  public:
-  IsolatedRacer(Isolation& isolation, const matmul::MatmulProblem& problem, const std::vector<Candidate>& candidates,
+  IsolatedRacer(Isolation& isolation, const op::Problem& problem, const std::vector<Candidate>& candidates,
                 Clock& clock, const RacerOptions& options, double budget, const std::atomic<bool>* stop)
       : isolation_(isolation),
         problem_(problem),
@@ -74,10 +74,9 @@ class IsolatedRacer final : public Racer {
       if (child == nullptr) return go_alone();
       prepared_.clear();
       Message answer;
-      const auto bytes = static_cast<double>(problem_.n) * static_cast<double>(problem_.k) * sizeof(float) +
-                         static_cast<double>(elements_a(problem_) + elements_c(problem_)) * sizeof(float);
+      const double bytes = operand_bytes(problem_);
       Child::Got got = Child::Got::kDeath;
-      if (child->send(ProblemMessage{.text = to_string(problem_),
+      if (child->send(ProblemMessage{.text = op::to_string(problem_),
                                      .cold = options_.cache == CacheMode::kCold,
                                      .seed = options_.seed,
                                      .peak = options_.peak,
@@ -102,7 +101,7 @@ class IsolatedRacer final : public Racer {
 
   Prepared prepare(int candidate) override {
     const Candidate& c = candidates_[static_cast<size_t>(candidate)];
-    const PrepareMessage question{candidate, to_string(c.program), c.codegen, c.threads};
+    const PrepareMessage question{candidate, op::to_string(c.program), c.codegen, c.threads};
     for (int ends = 1;; ++ends) {
       const Reply reply = ask(question, std::in_place_type<PrepareAnswer>);
       switch (reply.kind) {
@@ -299,14 +298,14 @@ class IsolatedRacer final : public Racer {
   }
 
   Reply go_alone() {
-    Result<std::unique_ptr<MatmulRacer>> made = MatmulRacer::create(problem_, candidates_, clock_, options_);
+    Result<std::unique_ptr<KernelRacer>> made = KernelRacer::create(problem_, candidates_, clock_, options_);
     if (!made.ok()) return {.kind = Reply::kFailed, .status = made.status()};
     alone_ = std::move(*made);
     return {.kind = Reply::kAlone};
   }
 
   Isolation& isolation_;
-  matmul::MatmulProblem problem_;
+  op::Problem problem_;
   const std::vector<Candidate>& candidates_;
   Clock& clock_;
   RacerOptions options_;
@@ -316,7 +315,7 @@ class IsolatedRacer final : public Racer {
   int generation_ = -1;       // of the worker in which the problem is set up; -1: none
   std::array<int64_t, std::variant_size_v<Message>> answered_after_{};  // ns, by kind of question, the last time
   std::set<int> prepared_;                                              // in that worker
-  std::unique_ptr<MatmulRacer> alone_;                                  // in this process, when there are no workers
+  std::unique_ptr<KernelRacer> alone_;                                  // in this process, when there are no workers
 };
 
 }  // namespace
@@ -383,12 +382,12 @@ bool worth_watching(int cpus, int threads, int64_t last_answer_ns) {
   return cpus > 1 && threads < cpus && last_answer_ns <= kSoonNs;
 }
 
-Result<std::unique_ptr<Racer>> make_racer(Isolation* isolation, const matmul::MatmulProblem& problem,
+Result<std::unique_ptr<Racer>> make_racer(Isolation* isolation, const op::Problem& problem,
                                           const std::vector<Candidate>& candidates, Clock& clock,
                                           const RacerOptions& options, double budget_seconds,
                                           const std::atomic<bool>* stop) {
   if (isolation == nullptr) {
-    HONE_ASSIGN_OR_RETURN(std::unique_ptr<Racer> racer, MatmulRacer::create(problem, candidates, clock, options));
+    HONE_ASSIGN_OR_RETURN(std::unique_ptr<Racer> racer, KernelRacer::create(problem, candidates, clock, options));
     return racer;
   }
   auto racer = std::make_unique<IsolatedRacer>(*isolation, problem, candidates, clock, options, budget_seconds, stop);

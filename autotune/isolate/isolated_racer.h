@@ -10,8 +10,8 @@
 
 #include "autotune/isolate/child.h"
 #include "autotune/measure/clock.h"
-#include "autotune/measure/matmul_racer.h"
-#include "kernels/matmul/problem.h"
+#include "autotune/measure/kernel_racer.h"
+#include "kernels/op/op.h"
 
 namespace hone::autotune {
 
@@ -65,11 +65,11 @@ double step_limit(double budget_seconds, double first_prepare_seconds);
 // nobody is timed. (Of a round as a whole: waiting differently for one of its arms may show in their times.)
 bool worth_watching(int cpus, int threads, int64_t last_answer_ns);
 
-// `isolation` null: a MatmulRacer in this process. Everything passed by reference must outlive the racer.
+// `isolation` null: a KernelRacer in this process. Everything passed by reference must outlive the racer.
 // `stop` (may be null): once it is set, what waits for the worker ends within a quarter of a second, and arms that are
 // then not done are refused as "interrupted".
-// Errors: those of MatmulRacer::create.
-Result<std::unique_ptr<Racer>> make_racer(Isolation* isolation, const matmul::MatmulProblem& problem,
+// Errors: those of KernelRacer::create.
+Result<std::unique_ptr<Racer>> make_racer(Isolation* isolation, const op::Problem& problem,
                                           const std::vector<Candidate>& candidates, Clock& clock,
                                           const RacerOptions& options, double budget_seconds,
                                           const std::atomic<bool>* stop = nullptr);

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "autotune/measure/matmul_racer.h"
+#include "autotune/measure/kernel_racer.h"
 
 namespace hone::autotune {
 

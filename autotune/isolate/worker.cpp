@@ -23,6 +23,7 @@
 
 #include "autotune/isolate/message.h"
 #include "autotune/isolate/page.h"
+#include "autotune/measure/workload.h"
 #include "engine/base/memory.h"
 #include "engine/base/version.h"
 
@@ -81,15 +82,11 @@ int64_t data_bytes() {
   return n == 6 ? pages[5] * sysconf(_SC_PAGESIZE) : 0;
 }
 
-void limit_memory(const matmul::MatmulProblem& p, int cpus) {
+void limit_memory(const op::Problem& problem, int cpus) {
   const int64_t now = data_bytes();
   if (now == 0) return;  // /proc is not there: the kernel's out-of-memory killer is what is left
-  const double mnk = static_cast<double>(p.batch) * static_cast<double>(sizeof(float)) *
-                     (static_cast<double>(p.row_stride_a()) * static_cast<double>(p.m) +
-                      static_cast<double>(p.n) * static_cast<double>(p.k) * 1.5 +
-                      4 * static_cast<double>(p.row_stride_c()) * static_cast<double>(p.m));
   const double wanted = static_cast<double>(kMemoryAtLeast) + static_cast<double>(kMemoryPerCpu) * cpus +
-                        static_cast<double>(kTimesOperands) * mnk;
+                        static_cast<double>(kTimesOperands) * operand_bytes(problem);
   const double available = 0.9 * static_cast<double>(available_memory(""));
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
@@ -139,8 +136,9 @@ class Worker {
   }
 
   Status set_up(const ProblemMessage& m) {
-    HONE_ASSIGN_OR_RETURN(const matmul::MatmulProblem problem, matmul::parse_problem(m.text));
+    HONE_ASSIGN_OR_RETURN(const op::Problem problem, op::parse_problem(m.text));
     limit_memory(problem, m.cpus);
+    problem_ = problem;
     cpus_ = m.cpus;
     RacerOptions options{.cache = m.cold ? CacheMode::kCold : CacheMode::kWarm,
                          .seed = m.seed,
@@ -150,14 +148,14 @@ class Worker {
                          .on_stage = [this](int candidate, Stage stage) {
                            page_.set({candidate, stage});
                          }};
-    HONE_ASSIGN_OR_RETURN(racer_, MatmulRacer::create(problem, candidates_, clock_, options));
+    HONE_ASSIGN_OR_RETURN(racer_, KernelRacer::create(problem, candidates_, clock_, options));
     return {};
   }
 
   bool on(const PrepareMessage& m) {
     constexpr int kMostCandidates = 10'000'000;
     if (racer_ == nullptr || m.candidate < 0 || m.candidate >= kMostCandidates) return false;
-    const Result<matmul::TransformProgram> program = matmul::parse_program(m.program);
+    const Result<op::Program> program = op::parse_program(problem_, m.program);
     if (!program.ok()) return send(PrepareAnswer{{db::Outcome::kRefused, program.status().message()}});
     if (candidates_.size() <= static_cast<size_t>(m.candidate))
       candidates_.resize(static_cast<size_t>(m.candidate) + 1);
@@ -192,7 +190,8 @@ class Worker {
   int cpus_ = 1;
   SteadyClock clock_;
   std::vector<Candidate> candidates_;  // by the tuner's numbers; those that it has not named are empty
-  std::unique_ptr<MatmulRacer> racer_;
+  op::Problem problem_;                // of the racer
+  std::unique_ptr<KernelRacer> racer_;
 };
 
 }  // namespace

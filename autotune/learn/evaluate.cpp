@@ -43,8 +43,7 @@ std::vector<Candidate> candidates_of(const MeasuredGroup& group) {
 std::vector<double> estimates(const matmul::MatmulProblem& problem, std::span<const Candidate> candidates,
                               const CostMachine& machine) {
   std::vector<double> list;
-  for (const Candidate& c : candidates)
-    list.push_back(std::max(estimate(problem, c.program, c.threads, machine).total, 1.0));
+  for (const Candidate& c : candidates) list.push_back(std::max(estimated_ns(problem, c, machine), 1.0));
   return list;
 }
 

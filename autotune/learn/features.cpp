@@ -128,8 +128,9 @@ std::string describe_probes() {
 std::span<const std::string_view> feature_names() { return kNames; }
 
 std::vector<float> features(const MatmulProblem& problem, const Candidate& candidate, const CostMachine& machine) {
-  const Inputs inputs{problem, candidate.program, machine, candidate.threads,
-                      estimate(problem, candidate.program, candidate.threads, machine)};
+  const auto& program = std::get<TransformProgram>(candidate.program);
+  const Inputs inputs{problem, program, machine, candidate.threads,
+                      estimate(problem, program, candidate.threads, machine)};
   std::vector<float> row;
   row.reserve(kCount);
   for (const Feature& feature : kFeatures) row.push_back(static_cast<float>(feature.value(inputs)));

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/cost/cost.h"
+#include "autotune/cost/matmul_cost.h"
 
 namespace hone::autotune {
 
 std::span<const std::string_view> feature_names();
 
-// In the order of feature_names(), all finite.
+// In the order of feature_names(), all finite. `candidate`: of matmul.
 std::vector<float> features(const matmul::MatmulProblem& problem, const Candidate& candidate,
                             const CostMachine& machine);
 

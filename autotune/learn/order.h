@@ -1,4 +1,4 @@
-// Who is measured first: by the learned ranker where there is one for this machine and these features, else by the
+// Who is measured first: by the learned ranker where there is one for this op, machine and features, else by the
 // analytical model. It decides nothing else: the candidates, what is legal and who wins are the same with either.
 #pragma once
 
@@ -18,7 +18,7 @@ struct CandidateOrder {
   std::string_view name() const { return learned ? "learned" : "analytical"; }
 };
 
-CandidateOrder candidate_order(const matmul::MatmulProblem& problem, std::span<const Candidate> candidates,
+CandidateOrder candidate_order(const op::Problem& problem, std::span<const Candidate> candidates,
                                const CostMachine& machine, db::Store& store, const std::string& machine_key);
 
 }  // namespace hone::autotune

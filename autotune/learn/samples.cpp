@@ -73,8 +73,9 @@ class Reader {
     if (!run.info.problem.text.empty()) problems.insert(run.info.problem.text);
     for (const db::StoredDecision& d : decisions) problems.insert(d.decision.problem.text);
     for (const std::string& text : problems) {
-      const Result<matmul::MatmulProblem> problem = matmul::parse_problem(text);
-      if (!problem.ok()) continue;
+      const Result<op::Problem> parsed = op::parse_problem(text);
+      const auto* problem = parsed.ok() ? std::get_if<matmul::MatmulProblem>(&*parsed) : nullptr;
+      if (problem == nullptr) continue;
       HONE_ASSIGN_OR_RETURN(const Measured measured, store_.samples(run.id, text));
       const db::Candidate* fallback = nullptr;
       for (const db::StoredDecision& d : decisions)

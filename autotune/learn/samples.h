@@ -12,15 +12,15 @@
 namespace hone::autotune {
 
 struct MeasuredCandidate {
-  Candidate candidate;
+  Candidate candidate;   // of matmul
   double log_ratio = 0;  // median over rounds
   int rounds = 0;
 };
 
 struct MeasuredGroup {
-  std::string text;  // of the problem
-  matmul::MatmulProblem problem;
-  CostMachine machine;  // with the rates that its newest run knew
+  std::string text;               // of the problem
+  matmul::MatmulProblem problem;  // the ranker knows no other op
+  CostMachine machine;            // with the rates that its newest run knew
   std::vector<MeasuredCandidate> candidates;
 };
 
@@ -28,7 +28,7 @@ struct MeasuredGroup {
 CostMachine cost_machine_of(const db::StoredRun& run);
 
 // All groups of machines with this key, of at least two candidates. What this build cannot read (a program with
-// unknown steps, a problem of another op) is left out.
+// unknown steps) is left out, and so is every op but matmul, the only one that the ranker knows.
 Result<std::vector<MeasuredGroup>> read_samples(db::Store& store, const std::string& machine_key);
 
 }  // namespace hone::autotune

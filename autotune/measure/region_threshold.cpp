@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-#include "autotune/measure/matmul_racer.h"
+#include "autotune/measure/kernel_racer.h"
 #include "kernels/matmul/blocking.h"
 
 namespace hone::autotune {
@@ -57,7 +57,7 @@ Result<Rung> measure_rung(const Problem& p, const std::string& codegen, const ru
                           double seconds, std::mt19937_64& random, Clock& clock, const std::atomic<bool>* stop) {
   const std::vector<Candidate> ways = {{p.program, codegen, 1}, {p.program, codegen, schedule.threads}};
   const RacerOptions options{.cache = CacheMode::kWarm, .seed = random(), .peak = {}, .schedule = schedule.kind};
-  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<MatmulRacer> racer, MatmulRacer::create(p.problem, ways, clock, options));
+  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<KernelRacer> racer, KernelRacer::create(p.problem, ways, clock, options));
   for (int way : {0, 1})
     if (const Prepared ready = racer->prepare(way); ready.outcome != db::Outcome::kMeasured)
       return unsupported(fmt::format("{}: {}", matmul::to_string(p.problem), ready.detail));

@@ -82,9 +82,9 @@ struct Bench {
 
   Status prepare(int candidate) {
     const Candidate& c = candidates[static_cast<size_t>(candidate)];
-    HONE_ASSIGN_OR_RETURN(
-        const autotune::PrepareAnswer answer,
-        ask<autotune::PrepareAnswer>(autotune::PrepareMessage{candidate, to_string(c.program), c.codegen, c.threads}));
+    HONE_ASSIGN_OR_RETURN(const autotune::PrepareAnswer answer,
+                          ask<autotune::PrepareAnswer>(
+                              autotune::PrepareMessage{candidate, op::to_string(c.program), c.codegen, c.threads}));
     return answer.prepared.outcome == db::Outcome::kMeasured ? Status() : internal_error(answer.prepared.detail);
   }
 

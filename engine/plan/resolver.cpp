@@ -12,22 +12,17 @@
 
 #include "engine/base/math.h"
 #include "engine/base/version.h"
-#include "kernels/matmul/blocking.h"
 #include "kernels/op/region.h"
 
 namespace hone::plan {
 namespace {
 
-using matmul::MatmulProblem;
-using matmul::TransformProgram;
-
 // Three doublings away, blocking and bottleneck are others: a default made for the shape is the better guess.
 constexpr double kMaxDistance = 3;
-// Up to so many rows the time is that of reading B once.
-constexpr int64_t kFewRows = 8;
 
 struct Ranked {
   const db::StoredDecision* stored;
+  const op::Problem* problem;  // null: not one of this build
   const MachineKind* kind;
   Reason reason;
   bool other_key;
@@ -36,11 +31,6 @@ struct Ranked {
   bool superseded = false;  // a newer decision says the same thing
   double ns = 0;            // where times are comparable
 };
-
-double distance(int64_t m, int64_t other) {
-  return std::abs(std::log2(static_cast<double>(std::max<int64_t>(m, 1))) -
-                  std::log2(static_cast<double>(std::max<int64_t>(other, 1))));
-}
 
 const CodegenLabel* find_codegen(const Target& target, std::string_view name) {
   const auto it = std::find_if(target.codegens.begin(), target.codegens.end(),
@@ -54,15 +44,15 @@ bool emits(const CodegenLabel& codegen, Isa isa) {
 
 class Resolution {
  public:
-  Resolution(const MatmulProblem& problem, const Target& target, const Constraints& constraints)
-      : problem_(problem), target_(target), constraints_(constraints), text_(matmul::to_string(problem)) {
+  Resolution(const op::Problem& problem, const Target& target, const Constraints& constraints)
+      : problem_(problem), target_(target), constraints_(constraints), text_(op::to_string(problem)) {
     threads_ = std::max(1, target.threads);
     if (constraints.threads > 0) threads_ = std::min(threads_, constraints.threads);
   }
 
-  Result<MatmulPlan> run(const Decisions& decisions) {
+  Result<Plan> run(const Decisions& decisions) {
     for (const Ranked& candidate : rank(decisions)) {
-      if (std::optional<MatmulPlan> plan = try_decision(candidate)) {
+      if (std::optional<Plan> plan = try_decision(candidate)) {
         plan->rejected = std::move(rejected_);
         return *std::move(plan);
       }
@@ -71,19 +61,20 @@ class Resolution {
   }
 
  private:
-  // Among decisions about this very problem the newest of each (code generator, thread count) counts, and of those the
-  // fastest: a run that was asked for one thread must not hide what another found with two.
+  // Among decisions about this very problem the newest of each (code generator, thread count, numerics class) counts,
+  // and of those the fastest: a run that was asked for one thread must not hide what another found with two, nor one
+  // across all classes what another found within the one that is allowed here.
   std::vector<Ranked> rank(const Decisions& decisions) const {
     std::vector<Ranked> ranked;
-    for (const Decisions::Known& known : decisions.of_family(matmul::family(problem_)))
-      ranked.push_back(classify(known.stored, decisions.kind(known)));
+    for (const Decisions::Known& known : decisions.of_family(op::family(problem_)))
+      ranked.push_back(classify(known, decisions.kind(known)));
     auto age = [](const Ranked& r) { return std::pair(r.stored->decision.decided_at, r.stored->id); };
     std::sort(ranked.begin(), ranked.end(), [&](const Ranked& a, const Ranked& b) { return age(b) < age(a); });
-    std::set<std::pair<std::string, int>> seen;
+    std::set<std::tuple<std::string, int, std::string>> seen;
     for (Ranked& r : ranked) {
       if (r.reason != Reason::kExact) continue;
       const db::Candidate& winner = r.stored->decision.winner;
-      r.superseded = !seen.insert({winner.codegen, winner.threads}).second;
+      r.superseded = !seen.insert({winner.codegen, winner.threads, winner.numerics}).second;
       r.ns = r.stored->decision.ns;
     }
     auto order = [](const Ranked& r) {
@@ -94,13 +85,15 @@ class Resolution {
     return ranked;
   }
 
-  Ranked classify(const db::StoredDecision& d, const MachineKind& kind) const {
+  Ranked classify(const Decisions::Known& known, const MachineKind& kind) const {
+    const db::StoredDecision& d = known.stored;
     Ranked r{.stored = &d,
+             .problem = known.problem ? &*known.problem : nullptr,
              .kind = &kind,
              .reason = Reason::kNearMachine,
              .other_key = d.machine.key != target_.key,
              .other_kind = kind != target_.kind,
-             .distance = distance(problem_.m, d.decision.problem.m)};
+             .distance = known.problem ? op::distance(problem_, *known.problem) : 0};
     if (!r.other_key && !r.other_kind && foreign(d).empty())
       r.reason = d.decision.problem.text == text_ ? Reason::kExact : Reason::kNearShape;
     return r;
@@ -122,27 +115,32 @@ class Resolution {
     return constraints_.codegen.empty() || constraints_.codegen == codegen.name;
   }
 
-  std::optional<MatmulPlan> try_decision(const Ranked& candidate) {
+  std::optional<Plan> try_decision(const Ranked& candidate) {
     const db::Candidate& winner = candidate.stored->decision.winner;
     auto reject = [&](std::string why) {
       rejected_.push_back({winner.program, std::move(why)});
       return std::nullopt;
     };
+    if (candidate.problem == nullptr) return reject("its problem is not one of this build");
     if (candidate.distance > kMaxDistance)
-      return reject(fmt::format("tuned for m={}, too far from m={}", candidate.stored->decision.problem.m, problem_.m));
-    if (winner.numerics != "ordered")
+      return reject(
+          fmt::format("tuned for {}, too far from {}", op::sizes_text(*candidate.problem), op::sizes_text(problem_)));
+    if (!op::numerics_allowed(problem_, constraints_.numerics, winner.numerics))
       return reject(fmt::format("numerics class '{}' was not asked for", winner.numerics));
-    const Result<TransformProgram> parsed = matmul::parse_program(winner.program);
+    const Result<op::Program> parsed = op::parse_program(problem_, winner.program);
     if (!parsed.ok()) return reject("not a program of this build: " + parsed.status().message());
-    const CodegenLabel* codegen = choose_codegen(parsed->isa, winner.codegen);
-    if (codegen == nullptr) return reject(no_codegen(parsed->isa));
-    std::string difference;
-    const TransformProgram program = adapt(*parsed, candidate.stored->decision.problem.m, &difference);
-    if (const Status s = matmul::legal(problem_, program); !s.ok()) return reject(s.message());
-    if (Status s = panel_fits(program); !s.ok()) return reject(s.message());
+    const CodegenLabel* codegen = choose_codegen(op::isa(*parsed), winner.codegen);
+    if (codegen == nullptr) return reject(no_codegen(op::isa(*parsed)));
+    const op::Adapted adapted = op::adapt(problem_, *candidate.problem, *parsed, constraints_.panel);
+    const std::string& difference = adapted.difference;
+    if (const Status s = op::legal(problem_, adapted.program); !s.ok()) return reject(s.message());
+    if (Status s = op::panel_fits(problem_, adapted.program, constraints_.panel); !s.ok()) return reject(s.message());
+    // The class is the program's: what is stored with it is a label.
+    if (op::numerics(adapted.program) != winner.numerics)
+      return reject(fmt::format("is of numerics class '{}', not '{}'", op::numerics(adapted.program), winner.numerics));
 
-    MatmulPlan plan;
-    plan.program = matmul::canonical(problem_, program);
+    Plan plan;
+    plan.program = op::canonical(problem_, adapted.program);
     plan.codegen = codegen->name;
     plan.threads = std::clamp(winner.threads, 1, threads_);
     plan.numerics = winner.numerics;
@@ -166,33 +164,6 @@ class Resolution {
                        constraints_.codegen.empty() ? "" : " (asked for " + constraints_.codegen + ")");
   }
 
-  // Makes a program fit rows and panels that it was not made for, and says what was changed.
-  TransformProgram adapt(TransformProgram p, int64_t tuned_m, std::string* difference) const {
-    auto note = [&](std::string_view what, int64_t from, int64_t to) {
-      *difference += fmt::format("{}{} {} -> {}", difference->empty() ? "" : "; ", what, from, to);
-    };
-    if (constraints_.panel > 0 && problem_.b == matmul::BLayout::kPacked && p.panel != constraints_.panel) {
-      note("panel", p.panel, constraints_.panel);
-      p.panel = constraints_.panel;
-    }
-    // A tile that held all rows of the tuned problem streams B once; it has to hold all of this one's, as far as those
-    // are few.
-    const int64_t rows = std::min<int64_t>(problem_.m, kFewRows);
-    if (p.mr >= tuned_m && p.mr < rows) {
-      note("mr", p.mr, rows);
-      p.mr = rows;
-      p.mc = round_up(p.mc, rows);
-      const int64_t step = std::max<int64_t>(p.lanes, problem_.b == matmul::BLayout::kPacked ? p.panel : 0);
-      const int64_t nr = p.nr;
-      while (p.nr > step && matmul::tile_registers(p) > isa_info(p.isa).vector_registers) p.nr -= step;
-      if (p.nr != nr) {
-        note("nr", nr, p.nr);
-        p.nc = round_up(p.nc, p.nr);
-      }
-    }
-    return p;
-  }
-
   Origin origin(const Ranked& candidate, const std::string& difference) const {
     const db::StoredDecision& d = *candidate.stored;
     Origin from{.decision = d.id,
@@ -207,7 +178,8 @@ class Resolution {
     auto add = [&](const std::string& what) {
       if (!what.empty()) from.difference += (from.difference.empty() ? "" : "; ") + what;
     };
-    if (d.decision.problem.m != problem_.m) add(fmt::format("tuned for m={}, asked for m={}", from.m, problem_.m));
+    const std::string tuned = op::sizes_text(*candidate.problem), asked = op::sizes_text(problem_);
+    if (tuned != asked) add(fmt::format("tuned for {}, asked for {}", tuned, asked));
     if (candidate.other_key) add("measured on a CPU with other features");
     if (candidate.other_kind) add(kind_difference(*candidate.kind, target_.kind));
     add(foreign(d));
@@ -215,47 +187,42 @@ class Resolution {
     return from;
   }
 
-  Status panel_fits(const TransformProgram& p) const {
-    if (problem_.b != matmul::BLayout::kPacked || constraints_.panel == 0 || p.panel == constraints_.panel) return {};
-    return unsupported(fmt::format("B is packed in panels of {}, this needs {}", constraints_.panel, p.panel));
-  }
-
-  Result<MatmulPlan> default_plan() {
-    MatmulPlan plan;
-    plan.threads = op::default_threads(matmul::region_work(problem_), threads_, target_.min_work);
+  Result<Plan> default_plan() {
+    Plan plan;
+    plan.threads = op::default_threads(op::region_work(problem_), threads_, target_.min_work);
     plan.rejected = std::move(rejected_);
     Status why_not;
     // Strongest ISA first; a weaker one is the answer when panels do not fit the stronger.
     for (auto isa = all_isas().rbegin(); isa != all_isas().rend(); ++isa) {
       const CodegenLabel* codegen = choose_codegen(*isa, constraints_.codegen);
       if (codegen == nullptr) continue;
-      const TransformProgram program = default_for(*isa, plan.threads);
-      why_not = matmul::legal(problem_, program);
-      if (why_not.ok()) why_not = panel_fits(program);
+      const op::Program program = default_for(*isa, plan.threads);
+      why_not = op::legal(problem_, program);
+      if (why_not.ok()) why_not = op::panel_fits(problem_, program, constraints_.panel);
       if (why_not.ok()) {
         plan.program = program;
+        plan.numerics = op::numerics(program);
         plan.codegen = codegen->name;
         return plan;
       }
-      plan.rejected.push_back({matmul::to_string(program), why_not.message()});
+      plan.rejected.push_back({op::to_string(program), why_not.message()});
     }
     // Nothing emits code here: the program is only what the precompiled kernel's packed panels have to look like.
     plan.codegen = kFallbackCodegen;
     plan.program = default_for(all_isas().front(), plan.threads);
+    plan.numerics = op::numerics(plan.program);
     return plan;
   }
 
-  // Wide panels that are packed already may leave room for fewer rows than the default has.
-  TransformProgram default_for(Isa isa, int threads) const {
-    TransformProgram p = matmul::default_program(problem_, {.isa = isa, .caches = target_.caches, .threads = threads},
-                                                 constraints_.panel);
-    if (constraints_.panel == 0 || matmul::legal(problem_, p).ok()) return p;
-    while (p.mr > 1 && matmul::tile_registers(p) > isa_info(isa).vector_registers) --p.mr;
-    p.mc = round_up(p.mc, p.mr);
-    return p;
+  op::Program default_for(Isa isa, int threads) const {
+    return op::default_program(problem_, {.isa = isa,
+                                          .caches = target_.caches,
+                                          .threads = threads,
+                                          .panel = constraints_.panel,
+                                          .numerics = constraints_.numerics});
   }
 
-  const MatmulProblem& problem_;
+  const op::Problem& problem_;
   const Target& target_;
   const Constraints& constraints_;
   std::string text_;
@@ -304,7 +271,9 @@ Decisions::Decisions(std::vector<db::StoredDecision> decisions) : size_(decision
   for (db::StoredDecision& d : decisions) {
     const auto [at, is_new] = kind_of_label.try_emplace(d.machine.label, kinds_.size());
     if (is_new) kinds_.push_back(kind_of(read_machine_label(d.machine.label)));
-    families_[d.decision.problem.family].push_back({.stored = std::move(d), .kind = at->second});
+    const Result<op::Problem> problem = op::parse_problem(d.decision.problem.text);
+    families_[d.decision.problem.family].push_back(
+        {.stored = std::move(d), .problem = problem.ok() ? std::optional(*problem) : std::nullopt, .kind = at->second});
   }
 }
 
@@ -319,9 +288,10 @@ std::span<const Decisions::Known> Decisions::of_family(const std::string& family
   return it->second;
 }
 
-Result<MatmulPlan> resolve(const MatmulProblem& problem, const Target& target, const Decisions& decisions,
-                           const Constraints& constraints) {
-  HONE_RETURN_IF_ERROR(matmul::validate(problem));
+Result<Plan> resolve(const op::Problem& problem, const Target& target, const Decisions& decisions,
+                     const Constraints& constraints) {
+  HONE_RETURN_IF_ERROR(op::validate(problem));
+  HONE_RETURN_IF_ERROR(op::check_numerics(problem, constraints.numerics));
   if (!constraints.codegen.empty() && find_codegen(target, constraints.codegen) == nullptr) {
     std::vector<std::string> names;
     for (const CodegenLabel& c : target.codegens) names.push_back(c.name);
@@ -331,7 +301,7 @@ Result<MatmulPlan> resolve(const MatmulProblem& problem, const Target& target, c
   return Resolution(problem, target, constraints).run(decisions);
 }
 
-bool measured_as_it_runs(const MatmulPlan& plan, const Target& target) {
+bool measured_as_it_runs(const PlanFacts& plan, const Target& target) {
   return plan.reason == Reason::kExact && !target.overruled;
 }
 

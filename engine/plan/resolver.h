@@ -2,14 +2,15 @@
 //
 //   exact         this problem was tuned on this kind of machine (engine/base/machine_kind.h), with this compatibility
 //                 key, by this build
-//   near_shape    so was a problem of the same family (all but m equal), at the nearest m
+//   near_shape    so was a problem of the same family (all but its op::sizes equal), at the nearest sizes
 //   near_machine  a problem of the family was tuned under another key, on another kind of machine, by another build or
 //                 code generator, or with more threads than there are here
-//   default       nothing usable was measured: matmul::default_program
+//   default       nothing usable was measured: op::default_program
 //
 // A plan that comes out is legal here, whatever the database says: every decision is parsed, adapted and checked again,
-// and those that were passed over are listed with the reason. Pure functions of their arguments, so that "what would
-// you run on that machine with that database" is a test.
+// and those that were passed over are listed with the reason. Only plans of a numerics class that the caller allows
+// come out, so what a tune across classes has found never changes what anybody else computes. Pure functions of their
+// arguments, so that "what would you run on that machine with that database" is a test.
 #pragma once
 
 #include <map>
@@ -21,8 +22,7 @@
 #include "db/store.h"
 #include "engine/base/machine_kind.h"
 #include "jit/codegen.h"
-#include "kernels/matmul/problem.h"
-#include "kernels/matmul/program.h"
+#include "kernels/op/op.h"
 
 namespace hone::plan {
 
@@ -63,6 +63,7 @@ class Decisions {
 
   struct Known {
     db::StoredDecision stored;
+    std::optional<op::Problem> problem;  // absent: not one of this build
     size_t kind = 0;
   };
   std::span<const Known> of_family(const std::string& family) const;
@@ -76,9 +77,10 @@ class Decisions {
 };
 
 struct Constraints {
-  int64_t panel = 0;    // width of the panels that B is packed in already; 0: free
-  std::string codegen;  // "": free
-  int threads = 0;      // at most, on top of Target::threads; 0: no further limit
+  int64_t panel = 0;     // width of the panels that B is packed in already; 0: free
+  std::string codegen;   // "": free
+  int threads = 0;       // at most, on top of Target::threads; 0: no further limit
+  std::string numerics;  // classes that may be chosen, see op::check_numerics; "": the op's default
 };
 
 enum class Reason { kExact, kNearShape, kNearMachine, kDefault };
@@ -88,7 +90,7 @@ std::string_view reason_name(Reason reason);  // "exact", "near_shape", "near_ma
 struct Origin {
   int64_t decision = 0;
   std::string problem;
-  int64_t m = 0;
+  int64_t m = 0;        // its rows
   std::string machine;  // compatibility key
   std::string engine, codegen, codegen_version;
   double ns = 0;           // as measured there
@@ -100,24 +102,38 @@ struct Rejection {
   std::string why;
 };
 
-struct MatmulPlan {
-  matmul::TransformProgram program;
+// All of a plan but its program.
+struct PlanFacts {
   std::string codegen;
   int threads = 1;
-  std::string numerics = "ordered";
+  std::string numerics = "ordered";  // the class of the program
   Reason reason = Reason::kDefault;
   std::optional<Origin> from;  // absent for kDefault
   std::vector<Rejection> rejected;
 };
 
+template <typename Program>
+struct PlanOf : PlanFacts {
+  Program program;
+};
+using Plan = PlanOf<op::Program>;
+
 // Where not even a default program fits (no code generator here, or panels that no ISA can read) the plan is the
-// precompiled kernel, kFallbackCodegen. Error: what validate(problem) says; not_found for a code generator in
-// `constraints` that the target lacks.
-Result<MatmulPlan> resolve(const matmul::MatmulProblem& problem, const Target& target, const Decisions& decisions,
-                           const Constraints& constraints = {});
+// precompiled kernel, kFallbackCodegen. Error: what validate(problem) and check_numerics say; not_found for a code
+// generator in `constraints` that the target lacks.
+Result<Plan> resolve(const op::Problem& problem, const Target& target, const Decisions& decisions,
+                     const Constraints& constraints = {});
+
+// The same for who has an op's own problem in hand.
+template <typename Op>
+Result<PlanOf<typename Op::Program>> resolve_for(const typename Op::Problem& problem, const Target& target,
+                                                 const Decisions& decisions, const Constraints& constraints = {}) {
+  HONE_ASSIGN_OR_RETURN(Plan plan, resolve(op::Problem(problem), target, decisions, constraints));
+  return PlanOf<typename Op::Program>{static_cast<PlanFacts&&>(plan), std::get<typename Op::Program>(plan.program)};
+}
 
 // Whether this very problem was found to be fastest as it will run here: with the plan's threads, on this kind of
 // Schedule. Only then does it need no other reason to open a region.
-bool measured_as_it_runs(const MatmulPlan& plan, const Target& target);
+bool measured_as_it_runs(const PlanFacts& plan, const Target& target);
 
 }  // namespace hone::plan

@@ -17,6 +17,8 @@
 // collide in L1: when they lie a multiple of 4 KiB apart, all of them compete for the ways of one set.
 #include "kernels/matmul/blocking.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -39,6 +41,8 @@ constexpr int64_t kSomeRows = 144, kShortDepth = 1024;
 constexpr int64_t kTasksPerThread = 16;
 // k up to which the loop over it is unrolled whole: its start and end cost as much as its steps.
 constexpr int64_t kShortK = 8;
+// Up to so many rows the time is that of reading B once.
+constexpr int64_t kStreamedRows = 8;
 
 // Up to 4 vectors: 4 panels side by side are 4 streams from memory, which is what reads fastest (16.7 GB/s against 13.9
 // with 1 stream and 15.5 with 8, Granite Rapids), and with 2 rows already 8 chains. Fewer where registers or n run out.
@@ -203,7 +207,38 @@ TransformProgram default_program(const MatmulProblem& problem, const BlockingTar
   p.order = TileOrder::kJi;
   p.panel = panel > 0 ? panel : p.lanes;
   p = problem.m <= kFewRows ? few_rows(problem, p, on, panel) : blocked(problem, p, on, panel);
-  return canonical(problem, p);
+  p = canonical(problem, p);
+  if (panel == 0 || legal(problem, p).ok()) return p;
+  // Wide panels that are packed already may leave room for fewer rows.
+  while (p.mr > 1 && tile_registers(p) > isa_info(p.isa).vector_registers) --p.mr;
+  p.mc = round_up(p.mc, p.mr);
+  return p;
+}
+
+TransformProgram adapt(const MatmulProblem& problem, int64_t tuned_m, TransformProgram p, int64_t panel,
+                       std::string* difference) {
+  auto note = [&](std::string_view what, int64_t from, int64_t to) {
+    *difference += fmt::format("{}{} {} -> {}", difference->empty() ? "" : "; ", what, from, to);
+  };
+  if (panel > 0 && problem.b == BLayout::kPacked && p.panel != panel) {
+    note("panel", p.panel, panel);
+    p.panel = panel;
+  }
+  // A tile that held all rows of the tuned problem streams B once; it has to hold all of this one's, as far as those
+  // are few.
+  const int64_t rows = std::min<int64_t>(problem.m, kStreamedRows);
+  if (p.mr < tuned_m || p.mr >= rows) return p;
+  note("mr", p.mr, rows);
+  p.mr = rows;
+  p.mc = round_up(p.mc, rows);
+  const int64_t step = std::max<int64_t>(p.lanes, problem.b == BLayout::kPacked ? p.panel : 0);
+  const int64_t nr = p.nr;
+  while (p.nr > step && tile_registers(p) > isa_info(p.isa).vector_registers) p.nr -= step;
+  if (p.nr != nr) {
+    note("nr", nr, p.nr);
+    p.nc = round_up(p.nc, p.nr);
+  }
+  return p;
 }
 
 std::vector<RegisterTile> register_tiles(Isa isa) {

@@ -2,6 +2,7 @@
 // that "what would you choose on that machine" is a test.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "engine/base/machine.h"
@@ -15,8 +16,14 @@ struct BlockingTarget {
   int threads = 1;
 };
 
-// Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already).
+// Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already): then
+// it is as legal as panels of that width let it be.
 TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel = 0);
+
+// A program that was made for `tuned_m` rows and panels of its own, as it fits this problem and panels of `panel`
+// (0: any). Says in `difference` what was changed.
+TransformProgram adapt(const MatmulProblem& problem, int64_t tuned_m, TransformProgram program, int64_t panel,
+                       std::string* difference);
 
 // Multiply-adds of a problem, or those that one core does while it moves the operands to and from memory if these are
 // more: what decides whether threads pay (kernels/op/region.h).

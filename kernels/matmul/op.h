@@ -41,8 +41,18 @@ struct Op {
   }
 
   static Program default_program(const Problem& p, const op::DefaultTarget& target) {
-    return matmul::default_program(p, {.isa = target.isa, .caches = target.caches, .threads = target.threads},
-                                   target.panel);
+    const BlockingTarget blocking{.isa = target.isa, .caches = target.caches, .threads = target.threads};
+    return matmul::default_program(p, blocking, target.panel);
+  }
+  static op::AdaptedOf<Program> adapt(const Problem& p, const Problem& tuned, const Program& program, int64_t panel) {
+    op::AdaptedOf<Program> adapted;
+    adapted.program = matmul::adapt(p, tuned.m, program, panel, &adapted.difference);
+    return adapted;
+  }
+  static Status panel_fits(const Problem& p, const Program& program, int64_t panel) {
+    if (p.b != BLayout::kPacked || panel == 0 || program.panel == panel) return {};
+    return unsupported("B is packed in panels of " + std::to_string(panel) + ", this needs " +
+                       std::to_string(program.panel));
   }
   static Result<std::vector<ir::Kernel>> lower(const Problem& problem, const Program& program) {
     HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(problem, program));

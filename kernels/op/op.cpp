@@ -186,6 +186,22 @@ Result<std::vector<ir::Kernel>> lower(const Problem& problem, const Program& pro
       problem, program, [](const auto& p, const auto& t) -> Kernels { return Of<decltype(p)>::lower(p, t); },
       other_op(problem, program));
 }
+Adapted adapt(const Problem& problem, const Problem& tuned, const Program& program, int64_t panel) {
+  return visit_pair(
+      problem, program,
+      [&](const auto& p, const auto& t) -> Adapted {
+        const auto* other = std::get_if<std::decay_t<decltype(p)>>(&tuned);
+        if (other == nullptr) return {program, ""};
+        auto adapted = Of<decltype(p)>::adapt(p, *other, t, panel);
+        return {std::move(adapted.program), std::move(adapted.difference)};
+      },
+      Adapted{program, ""});
+}
+Status panel_fits(const Problem& problem, const Program& program, int64_t panel) {
+  return visit_pair(
+      problem, program, [&](const auto& p, const auto& t) { return Of<decltype(p)>::panel_fits(p, t, panel); },
+      other_op(problem, program));
+}
 Program default_program(const Problem& problem, const DefaultTarget& target) {
   return std::visit([&](const auto& p) -> Program { return Of<decltype(p)>::default_program(p, target); }, problem);
 }

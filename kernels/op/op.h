@@ -35,6 +35,7 @@ using Ops = Rows<void
 
 using Problem = Ops::Problem;
 using Program = Ops::Program;
+using Adapted = AdaptedOf<Program>;
 
 // ---- problems ----
 
@@ -82,7 +83,12 @@ Program lowering_identity(const Problem& problem, const Program& program);
 std::string kernel_name(const Problem& problem, const Program& program);
 // The kernels to run one after the other, each over all its tasks.
 Result<std::vector<ir::Kernel>> lower(const Problem& problem, const Program& program);
-// Always legal for the problem, of a class that target.numerics (checked) allows.
+// A program that was tuned for `tuned`, of the same family, and what had to be changed in it: tiles that held all rows
+// there hold all rows here, weights are read in panels of `panel` when that is more than 0. It need not be legal.
+Adapted adapt(const Problem& problem, const Problem& tuned, const Program& program, int64_t panel);
+// unsupported when `panel` is more than 0 and the program reads weights in panels of another width.
+Status panel_fits(const Problem& problem, const Program& program, int64_t panel);
+// Legal for the problem (as far as a panel allows), of a class that target.numerics (checked) allows.
 Program default_program(const Problem& problem, const DefaultTarget& target);
 
 // ---- numerics ----

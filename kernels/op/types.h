@@ -16,6 +16,13 @@ struct Size {
   int64_t value = 0;
 };
 
+// A program made for other sizes, as it fits these. Never of another numerics class.
+template <typename Program>
+struct AdaptedOf {
+  Program program;
+  std::string difference;  // what was changed: "panel 32 -> 16"; "" when nothing
+};
+
 // What a default program is chosen for.
 struct DefaultTarget {
   Isa isa = Isa::kAvx2;

@@ -90,7 +90,7 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
     ASSERT_GT(space.candidates.size(), 10U);
     const size_t step = std::max<size_t>(1, space.candidates.size() / (GetParam() == "llvm" ? 12 : 60));
     for (size_t i = 0; i < space.candidates.size(); i += step) {
-      expect_bits(problem, space.candidates[i].program, generator(), i);
+      expect_bits(problem, std::get<matmul::TransformProgram>(space.candidates[i].program), generator(), i);
       if (HasFailure()) return;
     }
   }

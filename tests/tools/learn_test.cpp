@@ -91,7 +91,7 @@ TEST_F(Learn, KeepsNothingWhereTheAnalyticalOrderIsRight) {
     g.machine = autotune::cost_machine({}, {}, true);
     double first = 0;
     for (autotune::MeasuredCandidate& m : g.candidates) {
-      const double ns = estimate(g.problem, m.candidate.program, m.candidate.threads, g.machine).total;
+      const double ns = estimate(g.problem, matmul_of(m.candidate), m.candidate.threads, g.machine).total;
       if (first == 0) first = ns;
       m.log_ratio = std::log(ns / first);
     }

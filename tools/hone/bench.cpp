@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "autotune/measure/peak.h"
 #include "autotune/search/race.h"
@@ -12,6 +11,7 @@
 #include "bench/peers/settle.h"
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
+#include "kernels/op/op.h"
 #include "tools/hone/bench_racer.h"
 #include "tools/hone/bench_report.h"
 #include "tools/hone/cli.h"
@@ -24,7 +24,7 @@ namespace {
 
 struct BenchArgs {
   ProblemArgs problems;
-  std::string plan = "both", codegen, threads, compare, db, output = "md", cache = "cold";
+  std::string plan = "both", codegen, numerics, threads, compare, db, output = "md", cache = "cold";
   int repetitions = 25;
   double seconds = 5;
   uint64_t seed = 1;
@@ -47,21 +47,22 @@ struct Setup {
   bool line_per_codegen = false;
   plan::Decisions decisions;
   std::vector<const HonePeer*> peers;
-  std::optional<matmul::TransformProgram> program;  // --plan TEXT
+  std::string numerics;
   autotune::Peak peak;
 };
+
+bool names_a_program(const std::string& plan) { return plan != "tuned" && plan != "default" && plan != "both"; }
 
 Result<Setup> prepare(const BenchArgs& args) {
   Setup s;
   HONE_ASSIGN_OR_RETURN(s.shapes, args.problems.resolve());
   HONE_ASSIGN_OR_RETURN(s.format, parse_format(args.json ? "json" : args.output, true));
-  if (args.plan != "tuned" && args.plan != "default" && args.plan != "both") {
-    const Result<matmul::TransformProgram> program = matmul::parse_program(args.plan);
-    if (!program.ok())
+  if (names_a_program(args.plan))
+    if (const Result<op::Program> program = op::parse_program(s.shapes.front().problem, args.plan); !program.ok())
       return invalid_argument(
           fmt::format("--plan takes tuned, default, both or a program: {}", program.status().message()));
-    s.program = *program;
-  }
+  HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
+  s.numerics = args.numerics;
   HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
   HONE_ASSIGN_OR_RETURN(s.threads, parse_threads(args.threads));
   if (s.threads.empty()) {
@@ -106,22 +107,22 @@ struct Contest {
   bool default_is_first = false;                // what is stored is the default
 };
 
-Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int threads, bool tuned, Contest& contest) {
+Status add_resolved(const op::Problem& problem, const Setup& s, int threads, bool tuned, Contest& contest) {
   for (jit::CodeGenerator* g : s.generators) {
     // Each asked-for generator has a line; without --codegen the resolver chooses among all.
     const bool one_line = !s.line_per_codegen;
     const std::vector<jit::CodeGenerator*> only = one_line ? s.generators : std::vector<jit::CodeGenerator*>{g};
     const plan::RegionPolicy& regions = s.regions.at(threads);
     const plan::Target target = plan::make_target(s.machine, regions, only);
-    HONE_ASSIGN_OR_RETURN(const plan::MatmulPlan plan,
-                          plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions()));
+    HONE_ASSIGN_OR_RETURN(const plan::Plan plan, plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions(),
+                                                               {.codegen = "", .numerics = s.numerics}));
     const autotune::Candidate candidate{plan.program, plan.codegen, plan.threads};
     // Nothing stored, or the default was found to be the best: it would race against itself under another name.
     if (std::find(contest.candidates.begin(), contest.candidates.end(), candidate) == contest.candidates.end()) {
       const bool stored = plan.reason != plan::Reason::kDefault;
       contest.implementations.push_back(
           {fmt::format("hone {}{}", stored ? "tuned" : "default", one_line ? "" : " " + plan.codegen),
-           fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen, matmul::to_string(plan.program))});
+           fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen, op::to_string(plan.program))});
       contest.candidates.push_back(candidate);
     }
     if (one_line) break;
@@ -129,7 +130,7 @@ Status add_resolved(const matmul::MatmulProblem& problem, const Setup& s, int th
   return {};
 }
 
-Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args) {
+Result<Contest> contest_of(const op::Problem& problem, const Setup& s, int threads, const BenchArgs& args) {
   Contest contest;
   if (args.plan == "tuned" || args.plan == "both")
     HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, true, contest));
@@ -137,13 +138,13 @@ Result<Contest> contest_of(const matmul::MatmulProblem& problem, const Setup& s,
     HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, false, contest));
   contest.default_is_first =
       args.plan == "both" && contest.candidates.size() == 1 && contest.implementations[0].name == "hone tuned";
-  if (s.program) {
-    const matmul::TransformProgram& program = *s.program;
-    HONE_RETURN_IF_ERROR(matmul::legal(problem, program));
-    if (!s.machine.supports(program.isa))
-      return unsupported(fmt::format("this CPU cannot run {}", isa_info(program.isa).name));
+  if (names_a_program(args.plan)) {
+    HONE_ASSIGN_OR_RETURN(const op::Program program, op::parse_program(problem, args.plan));
+    HONE_RETURN_IF_ERROR(op::legal(problem, program));
+    if (!s.machine.supports(op::isa(program)))
+      return unsupported(fmt::format("this CPU cannot run {}", isa_info(op::isa(program)).name));
     for (jit::CodeGenerator* g : s.generators) {
-      contest.implementations.push_back({fmt::format("hone {}", g->name()), matmul::to_string(program)});
+      contest.implementations.push_back({fmt::format("hone {}", g->name()), op::to_string(program)});
       contest.candidates.push_back({program, std::string(g->name()), threads});
     }
   }
@@ -167,22 +168,22 @@ bool enough(int rounds, double seconds, const BenchArgs& args) {
          (rounds >= kFewestLongRounds && seconds > kPatience * args.seconds);
 }
 
-Result<autotune::CeilingProbe> probe_for(const matmul::MatmulProblem& problem, const Setup& s, int threads, bool warm,
+Result<autotune::CeilingProbe> probe_for(const op::Problem& problem, const Setup& s, int threads, bool warm,
                                          Ceilings& ceilings) {
   const BlockingCaches caches = blocking_caches(s.machine);
   ceilings.level = warm ? level_of(problem, caches, threads) : Level::kMemory;
   // Not less than half of the L2 of each thread: a shorter window would time the opening of a region.
-  const int64_t bytes = std::max(static_cast<int64_t>(bytes_of(problem)), caches.l2 / 2 * threads);
+  const int64_t bytes = std::max(static_cast<int64_t>(op::bytes(problem)), caches.l2 / 2 * threads);
   return autotune::CeilingProbe::create(s.machine, s.regions.at(threads).schedule,
                                         ceilings.level == Level::kMemory ? 0 : bytes);
 }
 
-Result<Ceilings> run_rounds(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,
+Result<Ceilings> run_rounds(const op::Problem& problem, const Setup& s, int threads, const BenchArgs& args,
                             autotune::Clock& clock, autotune::Race& race, const std::vector<int>& arms) {
   Ceilings ceilings;
   HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, probe_for(problem, s, threads, args.cache == "warm", ceilings));
   // The check of a long call has warmed up what there is to warm up.
-  if (problem.flops() / s.peak.gflops(threads, s.machine.cpus_usable) < kLongCallNs) race.warm_up(arms);
+  if (op::flops(problem) / s.peak.gflops(threads, s.machine.cpus_usable) < kLongCallNs) race.warm_up(arms);
   const int64_t begun = clock.now_ns();
   for (int round = 0; !arms.empty() && !race.stopped(); ++round) {
     if (enough(round, static_cast<double>(clock.now_ns() - begun) * 1e-9, args)) break;
@@ -195,25 +196,25 @@ Result<Ceilings> run_rounds(const matmul::MatmulProblem& problem, const Setup& s
   return ceilings;
 }
 
-void add_scores(const matmul::MatmulProblem& problem, int threads, const Contest& contest, const autotune::Race& race,
+void add_scores(const op::Problem& problem, int threads, const Contest& contest, const autotune::Race& race,
                 Summary& summary) {
   for (size_t i = 1; i < contest.implementations.size(); ++i) {
     const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, static_cast<int>(i), 0);
     if (logs.empty()) continue;
-    summary.add(matmul::to_string(problem), threads, contest.implementations[i].name, i >= contest.candidates.size(),
+    summary.add(op::to_string(problem), threads, contest.implementations[i].name, i >= contest.candidates.size(),
                 std::exp(autotune::median_interval(logs, 0.95).mid));
   }
   // The default plan is the one in use, so its line was left out.
   const bool measured = !race.times(db::Phase::kSearch, 0).empty();
-  if (contest.default_is_first && measured) summary.add(matmul::to_string(problem), threads, "hone default", false, 1);
+  if (contest.default_is_first && measured) summary.add(op::to_string(problem), threads, "hone default", false, 1);
 }
 
-Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int threads, const BenchArgs& args,
-                     Kept& kept, Results& results) {
+Status bench_problem(const op::Problem& problem, const Setup& s, int threads, const BenchArgs& args, Kept& kept,
+                     Results& results) {
   HONE_ASSIGN_OR_RETURN(Contest contest, contest_of(problem, s, threads, args));
-  if (problem.m == 0 || problem.n == 0) {
+  if (op::empty(problem)) {
     for (const Implementation& impl : contest.implementations)
-      results.table.add(failed_row(problem, impl, threads, "C has no elements: there is nothing to time"));
+      results.table.add(failed_row(problem, impl, threads, "the output has no elements: there is nothing to time"));
     return {};
   }
   const std::string lack = peers_lack(problem);
@@ -257,7 +258,7 @@ Status bench_problem(const matmul::MatmulProblem& problem, const Setup& s, int t
       failure = internal_error(fmt::format("{} could not be measured: {}", contest.implementations[i].name, why[i]));
   }
   add_scores(problem, threads, contest, race, results.summary);
-  if (!lack.empty() && !s.peers.empty()) note(fmt::format("{}: {}", matmul::to_string(problem), lack));
+  if (!lack.empty() && !s.peers.empty()) note(fmt::format("{}: {}", op::to_string(problem), lack));
   return failure;
 }
 
@@ -286,8 +287,7 @@ int run_bench(const BenchArgs& args) {
   for (const op::Shape& shape : s.shapes) {
     for (int threads : s.threads) {
       if (interrupted()) break;
-      const Status status =
-          bench_problem(std::get<matmul::MatmulProblem>(shape.problem), s, threads, args, kept, results);
+      const Status status = bench_problem(shape.problem, s, threads, args, kept, results);
       if (status.ok()) continue;
       // One problem that is too large for this machine must not cost the others their turn.
       if (!failure.ok()) note(fmt::format("error: {}", failure.message()));
@@ -309,6 +309,7 @@ void add_bench(CLI::App& app, Run& run) {
   command->add_option("--plan", args->plan, "tuned, default, both (the default), or a program's text")
       ->check(not_empty());
   command->add_option("--codegen", args->codegen, "a line for each of these code generators")->check(not_empty());
+  add_numerics(*command, args->numerics);
   command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)")
       ->check(not_empty());
   command->add_option("--compare", args->compare, "openblas,blis,onednn,eigen,libxsmm, or all that are here")

@@ -18,7 +18,10 @@ constexpr double kSampleNs = 20e3;
 // below 1e-5 sqrt(k) unless an element is wrong, which shows as an error near sqrt(k) / 3.
 double tolerance(int64_t k) { return 1e-5 * std::sqrt(static_cast<double>(std::max<int64_t>(k, 1))); }
 
-matmul::MatmulProblem as_peers_see_it(matmul::MatmulProblem p) {
+// Of another op there are none to see it.
+matmul::MatmulProblem as_peers_see_it(const op::Problem& problem) {
+  const auto* of_matmul = std::get_if<matmul::MatmulProblem>(&problem);
+  matmul::MatmulProblem p = of_matmul != nullptr ? *of_matmul : matmul::MatmulProblem();
   // Where B may be packed, [k, n] is the layout that every peer documents first.
   if (p.b == matmul::BLayout::kPacked) p.b = matmul::BLayout::kNn;
   return p;
@@ -26,7 +29,10 @@ matmul::MatmulProblem as_peers_see_it(matmul::MatmulProblem p) {
 
 }  // namespace
 
-std::string peers_lack(const matmul::MatmulProblem& p) {
+std::string peers_lack(const op::Problem& problem) {
+  const auto* of_matmul = std::get_if<matmul::MatmulProblem>(&problem);
+  if (of_matmul == nullptr) return fmt::format("peers do not know {}", op::name(problem));
+  const matmul::MatmulProblem& p = *of_matmul;
   // Not every peer checks for an empty matrix before it reads one.
   if (p.m == 0 || p.n == 0 || p.k == 0) return "peers are compared where m, n and k are at least 1";
   if (!p.epilogue.empty()) return "peers have no epilogue: compare the problem without it";
@@ -35,14 +41,16 @@ std::string peers_lack(const matmul::MatmulProblem& p) {
   return "";
 }
 
-Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const matmul::MatmulProblem& problem,
+Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const op::Problem& problem,
                                                        const std::vector<autotune::Candidate>& candidates,
                                                        std::span<const HonePeer* const> peers, int threads,
                                                        autotune::Clock& clock, const autotune::RacerOptions& options,
                                                        std::shared_ptr<autotune::Weights>* peer_weights) {
-  std::unique_ptr<BenchRacer> racer(new BenchRacer(as_peers_see_it(problem), problem.b == matmul::BLayout::kPacked,
-                                                   candidates.size(), peers, threads, clock, options, peer_weights));
-  HONE_ASSIGN_OR_RETURN(racer->plans_, autotune::MatmulRacer::create(problem, candidates, clock, options));
+  const auto* of_matmul = std::get_if<matmul::MatmulProblem>(&problem);
+  const bool b_constant = of_matmul != nullptr && of_matmul->b == matmul::BLayout::kPacked;
+  std::unique_ptr<BenchRacer> racer(new BenchRacer(as_peers_see_it(problem), b_constant, candidates.size(), peers,
+                                                   threads, clock, options, peer_weights));
+  HONE_ASSIGN_OR_RETURN(racer->plans_, autotune::KernelRacer::create(problem, candidates, clock, options));
   return racer;
 }
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "autotune/measure/matmul_racer.h"
+#include "autotune/measure/kernel_racer.h"
+#include "autotune/measure/operands.h"
 #include "bench/peers/peer.h"
 
 namespace hone::cli {
@@ -16,7 +17,7 @@ class BenchRacer final : public autotune::Racer {
  public:
   // `candidates`, `peers`, `clock` and `peer_weights` must outlive the racer. Threads of the peers: `threads`. B as the
   // peers get it is left in `peer_weights` for the next racer, as in Operands::create.
-  static Result<std::unique_ptr<BenchRacer>> create(const matmul::MatmulProblem& problem,
+  static Result<std::unique_ptr<BenchRacer>> create(const op::Problem& problem,
                                                     const std::vector<autotune::Candidate>& candidates,
                                                     std::span<const HonePeer* const> peers, int threads,
                                                     autotune::Clock& clock, const autotune::RacerOptions& options,
@@ -63,12 +64,12 @@ class BenchRacer final : public autotune::Racer {
   autotune::Clock& clock_;
   autotune::RacerOptions options_;
   std::shared_ptr<autotune::Weights>* peer_weights_;
-  std::unique_ptr<autotune::MatmulRacer> plans_;
+  std::unique_ptr<autotune::KernelRacer> plans_;
   std::unique_ptr<autotune::Operands> operands_;  // of the peers, made when the first one is prepared
   std::map<int, Ready> ready_;
 };
 
-// Why no peer can run the problem ("" when they can): they have no epilogues, no batches, no empty sizes.
-std::string peers_lack(const matmul::MatmulProblem& problem);
+// Why no peer can run the problem ("" when they can): they have matmul only, no epilogues, no batches, no empty sizes.
+std::string peers_lack(const op::Problem& problem);
 
 }  // namespace hone::cli

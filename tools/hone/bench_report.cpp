@@ -38,22 +38,17 @@ std::string_view name_of(Level level) {
 
 }  // namespace
 
-Level level_of(const matmul::MatmulProblem& problem, const BlockingCaches& caches, int threads) {
-  const double bytes = bytes_of(problem);
+Level level_of(const op::Problem& problem, const BlockingCaches& caches, int threads) {
+  const double bytes = op::bytes(problem);
   if (bytes <= static_cast<double>(caches.l2 * threads)) return Level::kL2;
   if (bytes <= static_cast<double>(caches.l3_share * threads)) return Level::kL3;
   return Level::kMemory;
 }
 
-double bytes_of(const matmul::MatmulProblem& p) {
-  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * n);
-}
-
-std::string limit_of(const matmul::MatmulProblem& problem, const Ceilings& ceilings) {
+std::string limit_of(const op::Problem& problem, const Ceilings& ceilings) {
   if (ceilings.gflops.empty() || ceilings.gbs.empty() || ceilings.call_ns.empty()) return "";
-  const double fma = problem.flops() / autotune::median(ceilings.gflops);
-  const double move = bytes_of(problem) / autotune::median(ceilings.gbs);
+  const double fma = op::flops(problem) / autotune::median(ceilings.gflops);
+  const double move = op::bytes(problem) / autotune::median(ceilings.gbs);
   const double call = autotune::median(ceilings.call_ns);
   if (call > std::max(fma, move)) return "call";
   return std::string(fma >= move ? "fma" : name_of(ceilings.level));
@@ -81,14 +76,14 @@ Table bench_table() {
           {}};
 }
 
-std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementation& impl, int index, int threads,
+std::vector<Cell> measured_row(const op::Problem& p, const Implementation& impl, int index, int threads,
                                const autotune::Race& race, const Ceilings& ceilings) {
   const std::vector<double> times = race.times(db::Phase::kSearch, index);
   const autotune::Interval t = autotune::median_interval(times, 0.95);
   const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
   const autotune::Interval r = autotune::median_interval(logs, 0.95);
-  const double gflops = p.flops() / t.mid, gbs = bytes_of(p) / t.mid;
-  std::vector<Cell> row = {matmul::to_string(p),
+  const double gflops = op::flops(p) / t.mid, gbs = op::bytes(p) / t.mid;
+  std::vector<Cell> row = {op::to_string(p),
                            impl.name,
                            int64_t{threads},
                            t.mid,
@@ -98,8 +93,8 @@ std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementat
                            gflops,
                            gbs,
                            limit_of(p, ceilings),
-                           percent_of(ceilings.gflops, times, p.flops()),
-                           percent_of(ceilings.gbs, times, bytes_of(p))};
+                           percent_of(ceilings.gflops, times, op::flops(p)),
+                           percent_of(ceilings.gbs, times, op::bytes(p))};
   if (index == 0) {
     row.insert(row.end(), {Cell(1.0), Range{1, 1}});
   } else if (logs.empty()) {  // hone's own plan was not measured
@@ -111,10 +106,9 @@ std::vector<Cell> measured_row(const matmul::MatmulProblem& p, const Implementat
   return row;
 }
 
-std::vector<Cell> failed_row(const matmul::MatmulProblem& p, const Implementation& impl, int threads,
-                             const std::string& why) {
+std::vector<Cell> failed_row(const op::Problem& p, const Implementation& impl, int threads, const std::string& why) {
   std::vector<Cell> row(bench_table().columns.size());
-  row[0] = matmul::to_string(p), row[1] = impl.name, row[2] = int64_t{threads};
+  row[0] = op::to_string(p), row[1] = impl.name, row[2] = int64_t{threads};
   row[row.size() - 2] = impl.plan, row.back() = why;
   return row;
 }

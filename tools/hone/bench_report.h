@@ -8,7 +8,7 @@
 #include "autotune/measure/peak.h"
 #include "autotune/search/race.h"
 #include "engine/base/machine.h"
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 #include "tools/hone/table.h"
 
 namespace hone::cli {
@@ -22,10 +22,7 @@ struct Implementation {
 // Where operands come from when they are warm: the innermost cache that holds them all, or memory. `memory` also when
 // they are cold.
 enum class Level : uint8_t { kL2, kL3, kMemory };
-Level level_of(const matmul::MatmulProblem& problem, const BlockingCaches& caches, int threads);
-
-// Bytes that have to move at least once: A, B and C.
-double bytes_of(const matmul::MatmulProblem& problem);
+Level level_of(const op::Problem& problem, const BlockingCaches& caches, int threads);
 
 // What one thread count could do at most, round by round.
 struct Ceilings {
@@ -35,12 +32,12 @@ struct Ceilings {
 
 // Which ceiling is the lowest for the problem: "fma", "l2", "l3", "memory", or "call" where the price of opening a
 // parallel region exceeds the others. "" without ceilings.
-std::string limit_of(const matmul::MatmulProblem& problem, const Ceilings& ceilings);
+std::string limit_of(const op::Problem& problem, const Ceilings& ceilings);
 
 Table bench_table();
-std::vector<Cell> measured_row(const matmul::MatmulProblem& problem, const Implementation& impl, int index, int threads,
+std::vector<Cell> measured_row(const op::Problem& problem, const Implementation& impl, int index, int threads,
                                const autotune::Race& race, const Ceilings& ceilings);
-std::vector<Cell> failed_row(const matmul::MatmulProblem& problem, const Implementation& impl, int threads,
+std::vector<Cell> failed_row(const op::Problem& problem, const Implementation& impl, int threads,
                              const std::string& why);
 
 // Ratios (time of another over that of hone's first plan) over all problems, per thread count and opponent. The best

@@ -208,7 +208,9 @@ CLI::Validator positive() {
 
 void ProblemArgs::add_to(CLI::App& command) {
   command.add_option("problem", problems,
-                     "matmul:f32:m=..,n=..,k=..[,b=nn|nt|packed][:+bias+gelu...]; m, n, k take 1-8+1, 1-512*2, {1,4}");
+                     "matmul:f32:m=..,n=..,k=..[,b=nn|nt|packed][:+bias+gelu...], or attention:f32:b=..,hq=..,hkv=..,"
+                     "q=..,kv=..,d=..[,page=..][:causal][:window=..][:mask]; m, n, k, b, q, kv take 1-8+1, 1-512*2, "
+                     "{1,4}");
   command.add_option("--shapes", shapes, "file with one problem a line")->check(not_empty());
 }
 
@@ -243,6 +245,21 @@ Result<std::vector<op::Shape>> ProblemArgs::resolve() const {
   }
   if (!distinct.empty()) return distinct;
   return op::parse_shapes(op::default_shapes_text(), "decoder.txt");
+}
+
+void add_numerics(CLI::App& command, std::string& numerics) {
+  command
+      .add_option("--numerics", numerics,
+                  "classes of plans that may be chosen: default (of attention online(256), of matmul ordered), any, or "
+                  "one by its name, such as ordered")
+      ->check(not_empty());
+}
+
+Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& numerics) {
+  for (const op::Shape& shape : shapes)
+    if (Status s = op::check_numerics(shape.problem, numerics); !s.ok())
+      return invalid_argument(fmt::format("--numerics {}: {}", numerics, s.message()));
+  return {};
 }
 
 std::string utc(int64_t unix_seconds) {

@@ -69,6 +69,10 @@ struct ProblemArgs {
   Result<std::vector<op::Shape>> resolve() const;
 };
 
+// --numerics, as tune, bench and explain take it, and whether every problem has what it says.
+void add_numerics(CLI::App& command, std::string& numerics);
+Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& numerics);
+
 // For options where an empty text is a slip of a script ("$UNSET") and not a wish for the default.
 CLI::Validator not_empty();
 // A whole number that fits; CLI11 takes one that does not for the largest.

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/base/machine_kind.h"
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 #include "tools/hone/db.h"
 #include "tools/hone/json.h"
 #include "tools/hone/regions.h"
@@ -14,9 +14,9 @@ namespace hone::cli {
 namespace {
 
 Cell gflops(const std::string& problem, double ns) {
-  const Result<matmul::MatmulProblem> p = matmul::parse_problem(problem);
+  const Result<op::Problem> p = op::parse_problem(problem);
   if (!p.ok() || ns <= 0) return {};
-  return p->flops() / ns;
+  return op::flops(*p) / ns;
 }
 
 // Whether a plan was measured on a machine such as this: one that the resolver takes for the same.
@@ -210,8 +210,8 @@ int fail_or_interrupted(const Status& status) {
 }
 
 std::string problem_text(const std::string& typed) {
-  const Result<matmul::MatmulProblem> problem = matmul::parse_problem(typed);
-  return problem.ok() ? matmul::to_string(*problem) : typed;
+  const Result<op::Problem> problem = op::parse_problem(typed);
+  return problem.ok() ? op::to_string(*problem) : typed;
 }
 
 void add_db(CLI::App& app, Run& run) {

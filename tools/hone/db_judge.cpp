@@ -9,7 +9,7 @@
 #include "engine/base/version.h"
 #include "engine/plan/resolver.h"
 #include "jit/codegen.h"
-#include "kernels/matmul/program.h"
+#include "kernels/op/op.h"
 #include "tools/hone/db.h"
 
 namespace hone::cli {
@@ -48,6 +48,14 @@ db::Age age_of(const db::StoredDecision& d) {
   return numbers(winner.codegen_version) < numbers(here) ? db::Age::kOlder : db::Age::kOther;
 }
 
+// "" (the default), "any" and each class that a decision about the problem has.
+std::set<std::string> classes_of(const std::vector<db::StoredDecision>& decisions, const std::string& problem) {
+  std::set<std::string> classes = {"", "any"};
+  for (const db::StoredDecision& d : decisions)
+    if (d.decision.problem.text == problem) classes.insert(d.decision.winner.numerics);
+  return classes;
+}
+
 bool emitted_here(const plan::Target& target, Isa isa) {
   return std::any_of(target.codegens.begin(), target.codegens.end(), [&](const plan::CodegenLabel& c) {
     return std::find(c.isas.begin(), c.isas.end(), isa) != c.isas.end();
@@ -74,10 +82,13 @@ Result<Judge> Judge::make(const std::vector<db::StoredDecision>& decisions) {
     std::set<std::string> seen;
     for (const db::StoredDecision& d : decisions) {
       if (!seen.insert(d.decision.problem.text).second) continue;
-      const Result<matmul::MatmulProblem> problem = matmul::parse_problem(d.decision.problem.text);
+      const Result<op::Problem> problem = op::parse_problem(d.decision.problem.text);
       if (!problem.ok()) continue;
-      const Result<plan::MatmulPlan> plan = plan::resolve(*problem, target, known);
-      if (plan.ok() && plan->from) state->in_use.insert(plan->from->decision);
+      // Whoever allows more classes, or one of them, uses others.
+      for (const std::string& numerics : classes_of(decisions, d.decision.problem.text)) {
+        const Result<plan::Plan> plan = plan::resolve(*problem, target, known, {.codegen = "", .numerics = numerics});
+        if (plan.ok() && plan->from) state->in_use.insert(plan->from->decision);
+      }
     }
   }
   Judge judge;
@@ -89,20 +100,21 @@ db::Worth Judge::worth(const db::StoredDecision& d) const {
   db::Worth worth{.age = age_of(d), .in_use = state_->in_use.contains(d.id)};
   // A newer version may read what this one cannot.
   const bool final = age_of_engine(d.build.engine) != db::Age::kOther;
-  const Result<matmul::MatmulProblem> problem = matmul::parse_problem(d.decision.problem.text);
-  const Result<matmul::TransformProgram> program = matmul::parse_program(d.decision.winner.program);
+  const Result<op::Problem> problem = op::parse_problem(d.decision.problem.text);
+  const Result<op::Program> program =
+      problem.ok() ? op::parse_program(*problem, d.decision.winner.program) : Result<op::Program>(problem.status());
   if (!problem.ok() || !program.ok()) {
     worth.why_not = problem.ok() ? "not a program of this build: " + program.status().message()
                                  : "not a problem of this build: " + problem.status().message();
     worth.hopeless = final;
-  } else if (const Status legal = matmul::legal(*problem, *program); !legal.ok()) {
+  } else if (const Status legal = op::legal(*problem, *program); !legal.ok()) {
     worth.why_not = "not legal for its problem: " + legal.message();
-  } else if (d.decision.winner.numerics != "ordered") {
+  } else if (d.decision.winner.numerics != op::numerics(*program)) {
     worth.why_not = fmt::format("another numerics class: {}", d.decision.winner.numerics);
   } else if (std::any_of(state_->targets.begin(), state_->targets.end(), [&](const plan::Target& target) {
-               return d.machine.key == target.key && !emitted_here(target, program->isa);
+               return d.machine.key == target.key && !emitted_here(target, op::isa(*program));
              })) {
-    worth.why_not = fmt::format("no code generator here: for {}", isa_info(program->isa).name);
+    worth.why_not = fmt::format("no code generator here: for {}", isa_info(op::isa(*program)).name);
   }
   return worth;
 }

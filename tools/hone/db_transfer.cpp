@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 #include "tools/hone/db.h"
 
 namespace hone::cli {
@@ -186,15 +186,15 @@ Result<FilePtr> open_to_import(const std::string& path) {
 // The family and m that a problem is stored with decide which plans are its neighbours. A text that this build cannot
 // read is of another version, which knew.
 Status check_problem(const db::ProblemKey& problem) {
-  const Result<matmul::MatmulProblem> parsed = matmul::parse_problem(problem.text);
+  const Result<op::Problem> parsed = op::parse_problem(problem.text);
   if (!parsed.ok()) return {};
-  const std::string family = matmul::family(*parsed);
-  const std::string text = matmul::to_string(*parsed);
+  const std::string family = op::family(*parsed);
+  const std::string text = op::to_string(*parsed);
   if (problem.text != text)  // would be a second problem of one shape, which nobody asks for
     return invalid_argument(fmt::format("problem: '{}' must be written '{}'", problem.text, text));
-  if (problem.family == family && problem.m == parsed->m) return {};
+  if (problem.family == family && problem.m == op::rows(*parsed)) return {};
   return invalid_argument(fmt::format("problem: family of '{}' is '{}' and m={}, must be '{}' and m={}", problem.text,
-                                      problem.family, problem.m, family, parsed->m));
+                                      problem.family, problem.m, family, op::rows(*parsed)));
 }
 
 db::ImportOptions import_options() {

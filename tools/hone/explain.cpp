@@ -5,7 +5,6 @@
 #include "engine/plan/resolver.h"
 #include "jit/inspect/disassemble.h"
 #include "kernels/ir/text.h"
-#include "kernels/matmul/blocking.h"
 #include "kernels/op/region.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
@@ -16,7 +15,7 @@ namespace {
 
 struct ExplainArgs {
   ProblemArgs problems;
-  std::string db, codegen;
+  std::string db, codegen, numerics;
   int threads = 0;
   std::string output = "text";
   bool json = false, ir = false, assembly = false;
@@ -40,27 +39,26 @@ struct Where {
 };
 
 // Why a call that could have threads has none; "" when it has them, or was tuned without.
-std::string stays_on_caller(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const Where& w) {
+std::string stays_on_caller(const op::Problem& problem, const plan::Plan& plan, const Where& w) {
   const bool may = w.target.threads > 1 && (plan.threads > 1 || plan.reason == plan::Reason::kDefault);
-  if (!may || plan::measured_as_it_runs(plan, w.target) ||
-      op::region_pays(matmul::region_work(problem), w.target.min_work))
+  if (!may || plan::measured_as_it_runs(plan, w.target) || op::region_pays(op::region_work(problem), w.target.min_work))
     return "";
-  const double work = matmul::region_work(problem);
+  const double work = op::region_work(problem);
   return w.target.min_work
              ? fmt::format("its work of {:.0f} is below the {} from which a region pays", work, *w.target.min_work)
              : fmt::format("its work of {:.0f} is too little for a region, at a guess", work);
 }
 
-Json explanation(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const Where& w) {
+Json explanation(const op::Problem& problem, const plan::Plan& plan, const Where& w) {
   const std::string on_caller = stays_on_caller(problem, plan, w);
   runtime::ScheduleRequest schedule;
   if (plan.threads > 1 && on_caller.empty())
     schedule = runtime::effective_schedule({w.policy.schedule.kind, plan.threads});
   Json rejected = Json::array();
   for (const plan::Rejection& r : plan.rejected) rejected.push_back({{"program", r.program}, {"why", r.why}});
-  return {{"problem", matmul::to_string(problem)},
+  return {{"problem", op::to_string(problem)},
           {"plan",
-           {{"program", matmul::to_string(plan.program)},
+           {{"program", op::to_string(plan.program)},
             {"codegen", plan.codegen},
             {"threads", plan.threads},
             {"schedule", to_string(schedule)},
@@ -93,14 +91,21 @@ void print_text(const Json& e) {
 }
 
 // The IR, and what the plan's code generator makes of it.
-Status add_code(const matmul::MatmulProblem& problem, const plan::MatmulPlan& plan, const ExplainArgs& args, Json& e) {
-  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower(problem, plan.program));
-  if (args.ir) e["loop_ir"] = ir::print(kernel);
-  if (!args.assembly) return {};
-  HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(plan.codegen));
-  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<jit::CompiledKernel> compiled,
-                        generator->compile(kernel, plan.program.isa));
-  HONE_ASSIGN_OR_RETURN(e["asm"], jit::disassemble(compiled->code()));
+Status add_code(const op::Problem& problem, const plan::Plan& plan, const ExplainArgs& args, Json& e) {
+  if (!args.ir && !args.assembly) return {};
+  HONE_ASSIGN_OR_RETURN(const std::vector<ir::Kernel> kernels, op::lower(problem, plan.program));
+  std::string loop_ir, assembly;
+  for (const ir::Kernel& kernel : kernels) {
+    if (args.ir) loop_ir += (loop_ir.empty() ? "" : "\n") + ir::print(kernel);
+    if (!args.assembly) continue;
+    HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(plan.codegen));
+    HONE_ASSIGN_OR_RETURN(const std::unique_ptr<jit::CompiledKernel> compiled,
+                          generator->compile(kernel, op::isa(plan.program)));
+    HONE_ASSIGN_OR_RETURN(const std::string listing, jit::disassemble(compiled->code()));
+    assembly += (assembly.empty() ? "" : "\n") + listing;
+  }
+  if (args.ir) e["loop_ir"] = loop_ir;
+  if (args.assembly) e["asm"] = assembly;
   return {};
 }
 
@@ -131,11 +136,11 @@ int run_explain(const ExplainArgs& args) {
   const Result<plan::Decisions> decisions = plan::Decisions::load(**store);
   if (!decisions.ok()) return fail(decisions.status());
   for (const op::Shape& shape : *shapes) {
-    const Result<plan::MatmulPlan> plan =
-        plan::resolve(std::get<matmul::MatmulProblem>(shape.problem), w->target, *decisions);
+    const Result<plan::Plan> plan =
+        plan::resolve(shape.problem, w->target, *decisions, {.codegen = "", .numerics = args.numerics});
     if (!plan.ok()) return fail(plan.status());
-    Json e = explanation(std::get<matmul::MatmulProblem>(shape.problem), *plan, *w);
-    if (Status s = add_code(std::get<matmul::MatmulProblem>(shape.problem), *plan, args, e); !s.ok()) return fail(s);
+    Json e = explanation(shape.problem, *plan, *w);
+    if (Status s = add_code(shape.problem, *plan, args, e); !s.ok()) return fail(s);
     if (args.json || args.output != "text") {
       print("{}\n", dump(e));
       continue;
@@ -156,6 +161,7 @@ void add_explain(CLI::App& app, Run& run) {
   args->problems.add_to(*command);
   command->add_option("--codegen", args->codegen, "only this code generator")->check(not_empty());
   command->add_option("--threads", args->threads, "at most so many threads")->check(CLI::Range(1, 1024));
+  add_numerics(*command, args->numerics);
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "text, or json: one object a line for each problem")
       ->check(CLI::IsMember({"text", "json", "jsonl"}));

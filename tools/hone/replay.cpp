@@ -10,7 +10,7 @@
 
 #include "autotune/learn/samples.h"
 #include "autotune/search/replay.h"
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/table.h"
 
@@ -40,11 +40,11 @@ Result<db::StoredRun> find_run(db::Store& store, const std::string& text) {
 std::vector<int> measuring_order_of(const autotune::Recording& recording, const db::StoredRun& run) {
   std::vector<int> order(recording.arms.size());
   std::iota(order.begin(), order.end(), 0);
-  const Result<matmul::MatmulProblem> problem = matmul::parse_problem(run.info.problem.text);
+  const Result<op::Problem> problem = op::parse_problem(run.info.problem.text);
   if (!problem.ok()) return order;
   std::vector<autotune::Candidate> candidates;
   for (const autotune::Recording::Arm& arm : recording.arms) {
-    const Result<matmul::TransformProgram> program = matmul::parse_program(arm.candidate.program);
+    const Result<op::Program> program = op::parse_program(*problem, arm.candidate.program);
     if (!program.ok()) return order;
     candidates.push_back({*program, arm.candidate.codegen, arm.candidate.threads});
   }

@@ -28,7 +28,7 @@ using autotune::TuneReport;
 struct TuneArgs {
   ProblemArgs problems;
   std::string budget, codegen, threads, db;
-  std::string cache = "cold", output = "md", numerics = "ordered", isolation = "on";
+  std::string cache = "cold", output = "md", numerics, isolation = "on";
   uint64_t seed = 0;
   bool fresh = false, exhaustive = false, remeasure = false, json = false;
   ReplayArgs replay;
@@ -81,6 +81,8 @@ Result<Setup> prepare(const TuneArgs& args) {
   }
   s.options.cache = args.cache == "warm" ? autotune::CacheMode::kWarm : autotune::CacheMode::kCold;
   s.options.fresh = args.fresh;
+  s.options.numerics = args.numerics;
+  HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
   autotune::SteadyClock clock;
   s.options.seed = args.seed != 0 ? args.seed : static_cast<uint64_t>(clock.now_ns());
   HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
@@ -98,20 +100,20 @@ Result<Setup> prepare(const TuneArgs& args) {
   return s;
 }
 
-// A problem whose C has no elements takes no time with any plan: the default is kept without a measurement, and
+// A problem whose output has no elements takes no time with any plan: the default is kept without a measurement, and
 // nothing is stored that a clock's own cost would decide.
-TuneReport nothing_to_tune(const matmul::MatmulProblem& problem, const Machine& machine,
-                           const autotune::TuneOptions& options) {
+TuneReport nothing_to_tune(const op::Problem& problem, const Machine& machine, const autotune::TuneOptions& options) {
   TuneReport report;
-  report.problem = matmul::to_string(problem);
+  report.problem = op::to_string(problem);
   const int threads = options.threads.empty() ? options.max_threads : options.threads.front();
-  const Result<plan::MatmulPlan> plan =
-      plan::resolve(problem, plan::make_target(machine, threads, jit::compiling_generators()), plan::Decisions());
+  const Result<plan::Plan> plan =
+      plan::resolve(problem, plan::make_target(machine, threads, jit::compiling_generators()), plan::Decisions(),
+                    {.codegen = "", .numerics = options.numerics});
   if (plan.ok()) {
-    report.winner = {matmul::to_string(plan->program), plan->codegen, plan->threads, plan->numerics};
+    report.winner = {op::to_string(plan->program), plan->codegen, plan->threads, plan->numerics};
     report.fallback = report.winner;
   }
-  note(fmt::format("{}: C has no elements, there is nothing to tune", report.problem));
+  note(fmt::format("{}: the output has no elements, there is nothing to tune", report.problem));
   return report;
 }
 
@@ -174,8 +176,8 @@ class TuneCommand {
   int run() {
     measure_peak(s_);
     measure_regions(s_, remeasure_);
-    std::vector<matmul::MatmulProblem> problems;
-    for (const op::Shape& shape : s_.shapes) problems.push_back(std::get<matmul::MatmulProblem>(shape.problem));
+    std::vector<op::Problem> problems;
+    for (const op::Shape& shape : s_.shapes) problems.push_back(shape.problem);
     Session session = Session::open(*s_.store, s_.machine, problems, s_.options);
     if (session.resumed())
       note(fmt::format("taking up the tune of {} UTC: {} of {} problem(s) are decided", utc(session.started_at()),
@@ -203,7 +205,7 @@ class TuneCommand {
   double spent() { return spent_before_ + static_cast<double>(clock_.now_ns() - begun_ - unbudgeted_) * 1e-9; }
 
   void tune(size_t i, const Session& session) {
-    const matmul::MatmulProblem& problem = std::get<matmul::MatmulProblem>(s_.shapes[i].problem);
+    const op::Problem& problem = s_.shapes[i].problem;
     // What earlier problems left over or overdrew is shared by the rest.
     const double left = std::max(s_.budget - spent(), 0.0);
     s_.options.budget_seconds = std::max(left / static_cast<double>(s_.shapes.size() - i), 0.05);
@@ -224,8 +226,8 @@ class TuneCommand {
     finish(std::move(row));
   }
 
-  Result<TuneReport> tune_one(const matmul::MatmulProblem& problem, const autotune::TuneOptions& options) {
-    if (problem.m == 0 || problem.n == 0) return nothing_to_tune(problem, s_.machine, options);
+  Result<TuneReport> tune_one(const op::Problem& problem, const autotune::TuneOptions& options) {
+    if (op::empty(problem)) return nothing_to_tune(problem, s_.machine, options);
     const autotune::TuneContext context{s_.machine, *s_.store, [&](const autotune::Progress& p) { progress_.show(p); },
                                         &interrupted(), s_.isolation.get()};
     Result<TuneReport> report = autotune::tune(problem, options, context);
@@ -246,7 +248,7 @@ class TuneCommand {
   }
 
   // Everything there is against what the budget has found.
-  void measure_all(const matmul::MatmulProblem& problem, TuneRow* row) {
+  void measure_all(const op::Problem& problem, TuneRow* row) {
     const int64_t begin = clock_.now_ns();
     autotune::TuneOptions options = s_.options;
     options.search_all = true;
@@ -260,9 +262,9 @@ class TuneCommand {
   }
 
   // One problem that is too large for this machine must not cost the others their turn.
-  void failed(const matmul::MatmulProblem& problem, const Status& why) {
+  void failed(const op::Problem& problem, const Status& why) {
     if (!failure_.ok()) note(fmt::format("error: {}", failure_.message()));
-    failure_ = Status(why.code(), fmt::format("{}: {}", matmul::to_string(problem), why.message()));
+    failure_ = Status(why.code(), fmt::format("{}: {}", op::to_string(problem), why.message()));
   }
 
   void finish(TuneRow row) {
@@ -350,8 +352,7 @@ void add_tune(CLI::App& app, Run& run) {
       ->check(not_empty());
   command->add_option("--cache", args->cache, "cold (default): weights come from memory, as in a model; warm: cache")
       ->check(CLI::IsMember({"warm", "cold"}));
-  command->add_option("--numerics", args->numerics, "classes that may compete; this build has one")
-      ->check(CLI::IsMember({"ordered", "any"}));
+  add_numerics(*command, args->numerics);
   command
       ->add_option("--seed", args->seed,
                    "of operands and of the order in rounds (default: from the clock; it is printed)")

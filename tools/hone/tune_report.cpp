@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/matmul/problem.h"
+#include "kernels/op/op.h"
 
 namespace hone::cli {
 namespace {
@@ -63,8 +63,8 @@ Table report_table(const std::vector<TuneRow>& rows) {
                                                {"best_program"}});
   for (const TuneRow& row : rows) {
     const TuneReport& r = row.report;
-    const Result<matmul::MatmulProblem> p = matmul::parse_problem(r.problem);
-    const double b_bytes = p.ok() ? 4.0 * static_cast<double>(p->n) * static_cast<double>(p->k) : 0;
+    const Result<op::Problem> p = op::parse_problem(r.problem);
+    const double streamed = p.ok() ? op::streamed_bytes(*p) : 0;
     const double limit = row.ceiling_gflops;
     const bool timed = r.winner.ns > 0;  // not so when interrupted before the confirmation, or without an element
     std::vector<Cell> cells = {r.problem,
@@ -75,7 +75,7 @@ Table report_table(const std::vector<TuneRow>& rows) {
                                when(timed, r.winner.ns / 1e3),
                                when(timed, r.winner.gflops),
                                when(timed && limit > 0, r.winner.gflops / limit * 100),
-                               when(timed, b_bytes / r.winner.ns),
+                               when(timed, streamed / r.winner.ns),
                                when(timed, r.speedup),
                                timed ? Cell(Range{r.speedup_lo, r.speedup_hi}) : Cell(),
                                when(r.noise_bound > 0, r.noise_bound),

@@ -83,7 +83,7 @@ void open_and_resolve(benchmark::State& state) {
     const Result<plan::Decisions> decisions = plan::Decisions::load(**store);
     if (value_or_skip(state, decisions) == nullptr) return;
     for (const matmul::MatmulProblem& p : all) {
-      const Result<plan::MatmulPlan> found = plan::resolve(p, here, *decisions);
+      const Result<plan::Plan> found = plan::resolve(p, here, *decisions);
       if (value_or_skip(state, found) == nullptr) return;
       exact += found->reason == plan::Reason::kExact ? 1 : 0;
     }

@@ -1,11 +1,12 @@
 // The model is judged by its order on facts that hold on every machine it is for.
-#include "autotune/cost/cost.h"
+#include "autotune/cost/matmul_cost.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 #include <tuple>
+#include "tests/autotune/matmul_of.h"
 
 namespace hone::autotune {
 namespace {
@@ -128,9 +129,9 @@ TEST(Cost, FirstInOrderAreDifferentTilesAndPackings) {
   std::set<std::tuple<int64_t, int64_t, PackA, PackB>> structures;
   for (size_t i = 0; i < 32; ++i) {
     const Candidate& c = all[static_cast<size_t>(order[i])];
-    structures.insert({c.program.mr, c.program.nr, c.program.pack_a, c.program.pack_b});
+    structures.insert({matmul_of(c).mr, matmul_of(c).nr, matmul_of(c).pack_a, matmul_of(c).pack_b});
     EXPECT_EQ(c.threads, 4);
-    EXPECT_EQ(c.program.isa, Isa::kAvx512);
+    EXPECT_EQ(matmul_of(c).isa, Isa::kAvx512);
   }
   EXPECT_GE(structures.size(), 6u);
 }

@@ -65,7 +65,7 @@ TEST_F(LearnEvaluateWithLibrary, WhereTheModelIsRightThereIsNothingBetter) {
   std::vector<MeasuredGroup> groups = law_groups(10);
   for (MeasuredGroup& g : groups)
     for (MeasuredCandidate& m : g.candidates)
-      m.log_ratio = std::log(estimate(g.problem, m.candidate.program, m.candidate.threads, g.machine).total);
+      m.log_ratio = std::log(estimate(g.problem, matmul_of(m.candidate), m.candidate.threads, g.machine).total);
   const Result<Evaluation> e = evaluate(groups, 1, nullptr);
   ASSERT_TRUE(e.ok()) << e.status().message();
   EXPECT_NEAR(e->analytical.correlation, 1, 1e-6);

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "autotune/cost/matmul_cost.h"
 #include "autotune/learn/samples.h"
+#include "tests/autotune/matmul_of.h"
 
 namespace hone::autotune {
 
@@ -30,9 +32,9 @@ inline std::vector<Candidate> law_candidates(const matmul::MatmulProblem& p) {
 
 // A machine on which unrolling is slow and prefetching by distance costs, unlike anything that estimate() knows.
 inline double law_ns(const matmul::MatmulProblem& p, const Candidate& c) {
-  const double unroll = c.program.unroll_k > 1 ? 0.5 : 0;
-  const double prefetch = c.program.prefetch_b > 0 ? 0.3 : 0;
-  return estimate(p, c.program, c.threads, law_machine()).total * std::exp(unroll + prefetch);
+  const double unroll = matmul_of(c).unroll_k > 1 ? 0.5 : 0;
+  const double prefetch = matmul_of(c).prefetch_b > 0 ? 0.3 : 0;
+  return estimate(p, matmul_of(c), c.threads, law_machine()).total * std::exp(unroll + prefetch);
 }
 
 // Every `stride`-th candidate, measured without noise against the first.

@@ -62,7 +62,7 @@ TEST_F(LearnOrder, LearnedIsAnotherOrderOfTheSameCandidates) {
   EXPECT_LE(best_of_first(learned.indices, 8), best_of_first(analytical_, 8));
   std::set<std::tuple<int64_t, int64_t, matmul::PackA, matmul::PackB>> structures;
   for (size_t i = 0; i < 32; ++i) {
-    const matmul::TransformProgram& t = candidates_[static_cast<size_t>(learned.indices[i])].program;
+    const matmul::TransformProgram& t = matmul_of(candidates_[static_cast<size_t>(learned.indices[i])]);
     structures.insert({t.mr, t.nr, t.pack_a, t.pack_b});
   }
   EXPECT_GE(structures.size(), 4u) << "the first to be measured are not variants of one tile";

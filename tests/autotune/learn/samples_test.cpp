@@ -14,7 +14,8 @@ class LearnSamples : public testing::Test {
   void SetUp() override {
     store_ = db::open({.path = ":memory:", .mode = db::OpenMode::kInMemory}).value();
     for (const Candidate& c : law_candidates(problem_))
-      names_.push_back({.program = to_string(c.program), .codegen = "asmjit", .codegen_version = "1", .threads = 1});
+      names_.push_back(
+          {.program = op::to_string(c.program), .codegen = "asmjit", .codegen_version = "1", .threads = 1});
   }
 
   int64_t run(const std::string& key, const std::string& cache, const std::string& settings = "{}") {
@@ -45,7 +46,7 @@ class LearnSamples : public testing::Test {
 
 double ratio_of(const MeasuredGroup& group, const db::Candidate& c) {
   for (const MeasuredCandidate& m : group.candidates)
-    if (to_string(m.candidate.program) == c.program) return std::exp(m.log_ratio);
+    if (op::to_string(m.candidate.program) == c.program) return std::exp(m.log_ratio);
   return 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "autotune/measure/flush.h"
 #include "autotune/measure/gate.h"
-#include "autotune/measure/matmul_racer.h"
+#include "autotune/measure/kernel_racer.h"
 #include "autotune/measure/operands.h"
 #include "autotune/measure/peak.h"
 #include "kernels/ir/verify.h"
@@ -207,12 +207,12 @@ TEST_F(Racing, EveryLayoutAndModeRuns) {
       const std::vector<Candidate> all = enumerate(problem(text), target_).candidates;
       std::vector<Candidate> some;
       for (size_t i = 0; i < all.size(); i += std::max<size_t>(1, all.size() / 12)) some.push_back(all[i]);
-      Result<std::unique_ptr<MatmulRacer>> racer =
-          MatmulRacer::create(problem(text), some, clock_, {.cache = mode, .seed = 2});
+      Result<std::unique_ptr<KernelRacer>> racer =
+          KernelRacer::create(problem(text), some, clock_, {.cache = mode, .seed = 2});
       ASSERT_TRUE(racer.ok()) << racer.status().message();
       for (int c = 0; c < static_cast<int>(some.size()); ++c) {
         const Prepared prepared = (*racer)->prepare(c);
-        const std::string what = std::string(text) + " " + to_string(some[static_cast<size_t>(c)].program) + " " +
+        const std::string what = std::string(text) + " " + op::to_string(some[static_cast<size_t>(c)].program) + " " +
                                  some[static_cast<size_t>(c)].codegen;
         ASSERT_EQ(prepared.outcome, db::Outcome::kMeasured) << what << ": " << prepared.detail;
         const Timing timing = (*racer)->round(std::span(&c, 1)).front();
@@ -230,7 +230,7 @@ constexpr int kFirst[] = {0};
 TEST_F(Racing, AbovePeakIsRefused) {
   const MatmulProblem p = problem("matmul:f32:m=32,n=64,k=64");
   const std::vector<Candidate> one = {default_candidate(p, target_)};
-  Result<std::unique_ptr<MatmulRacer>> racer = MatmulRacer::create(
+  Result<std::unique_ptr<KernelRacer>> racer = KernelRacer::create(
       p, one, clock_, {.cache = CacheMode::kWarm, .seed = 2, .peak = {.f32_gflops_1t = 1e-6, .f32_gflops_all = 1e-6}});
   ASSERT_TRUE(racer.ok());
   ASSERT_EQ((*racer)->prepare(0).outcome, db::Outcome::kMeasured);
@@ -249,7 +249,7 @@ TEST_F(Racing, ATimeOfZeroIsRefused_d4) {
   const std::vector<Candidate> one = {default_candidate(p, target_)};
   FrozenClock frozen;
   for (CacheMode mode : {CacheMode::kCold, CacheMode::kWarm}) {
-    Result<std::unique_ptr<MatmulRacer>> racer = MatmulRacer::create(p, one, frozen, {.cache = mode, .seed = 2});
+    Result<std::unique_ptr<KernelRacer>> racer = KernelRacer::create(p, one, frozen, {.cache = mode, .seed = 2});
     ASSERT_TRUE(racer.ok());
     ASSERT_EQ((*racer)->prepare(0).outcome, db::Outcome::kMeasured);
     const Timing timing = (*racer)->round(kFirst).front();
@@ -262,7 +262,7 @@ TEST_F(Racing, CandidateThatCannotCompileIsRefused) {
   const MatmulProblem p = problem("matmul:f32:m=32,n=64,k=64");
   std::vector<Candidate> one = {default_candidate(p, target_)};
   one[0].codegen = "none such";
-  Result<std::unique_ptr<MatmulRacer>> racer = MatmulRacer::create(p, one, clock_, {});
+  Result<std::unique_ptr<KernelRacer>> racer = KernelRacer::create(p, one, clock_, {});
   ASSERT_TRUE(racer.ok());
   EXPECT_EQ((*racer)->prepare(0).outcome, db::Outcome::kRefused);
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify.h"
+#include "tests/autotune/matmul_of.h"
 
 namespace hone::autotune {
 namespace {
@@ -33,7 +34,7 @@ Target target(std::vector<Isa> isas = {Isa::kAvx2, Isa::kAvx512}) {
 }
 
 std::string identity(const Candidate& c) {
-  return to_string(c.program) + " " + c.codegen + " " + std::to_string(c.threads);
+  return op::to_string(c.program) + " " + c.codegen + " " + std::to_string(c.threads);
 }
 
 constexpr std::string_view kProblems[] = {
@@ -65,7 +66,7 @@ TEST(Space, SmallMHasCandidatesThatStreamBOnce) {
     const Space space = enumerate(p, target());
     EXPECT_GE(space.candidates.size(), 100u) << m;
     auto streams = [&](const Candidate& c) {
-      return c.program.mr == m && c.program.kc >= p.k && c.program.nr > c.program.panel;
+      return matmul_of(c).mr == m && matmul_of(c).kc >= p.k && matmul_of(c).nr > matmul_of(c).panel;
     };
     EXPECT_GT(std::count_if(space.candidates.begin(), space.candidates.end(), streams), 10) << m;
   }
@@ -78,8 +79,8 @@ TEST(Space, EveryCandidateIsLegalAndNoneIsThereTwice) {
     ASSERT_FALSE(space.candidates.empty()) << text;
     std::set<std::string> seen;
     for (const Candidate& c : space.candidates) {
-      EXPECT_TRUE(matmul::legal(p, c.program).ok()) << text << ' ' << to_string(c.program);
-      EXPECT_EQ(c.program, matmul::canonical(p, c.program)) << text << ' ' << to_string(c.program);
+      EXPECT_TRUE(op::legal(p, c.program).ok()) << text << ' ' << op::to_string(c.program);
+      EXPECT_EQ(c.program, op::canonical(p, c.program)) << text << ' ' << op::to_string(c.program);
       EXPECT_TRUE(seen.insert(identity(c)).second) << text << ' ' << identity(c);
     }
     EXPECT_EQ(space.candidates.front(), default_candidate(p, target())) << text;
@@ -95,10 +96,11 @@ TEST(Space, CandidatesHaveDifferentLoopIr) {
     t.codegens = {"asmjit"};
     std::set<std::pair<Isa, std::string>> seen;
     for (const Candidate& c : enumerate(p, t).candidates) {
-      Result<ir::Kernel> kernel = matmul::lower(p, c.program);
+      Result<ir::Kernel> kernel = matmul::lower(p, matmul_of(c));
       ASSERT_TRUE(kernel.ok());
       kernel->name = "same";
-      EXPECT_TRUE(seen.insert({c.program.isa, ir::print(*kernel)}).second) << text << ' ' << to_string(c.program);
+      EXPECT_TRUE(seen.insert({matmul_of(c).isa, ir::print(*kernel)}).second)
+          << text << ' ' << op::to_string(c.program);
     }
   }
 }
@@ -112,17 +114,18 @@ TEST(Space, SampleLowersToVerifiedIr) {
     const Space space = enumerate(p, t);
     const size_t step = std::max<size_t>(1, space.candidates.size() / 8);
     for (size_t i = 0; i < space.candidates.size(); i += step) {
-      const Result<ir::Kernel> kernel = matmul::lower(p, space.candidates[i].program);
+      const Result<ir::Kernel> kernel = matmul::lower(p, matmul_of(space.candidates[i]));
       ASSERT_TRUE(kernel.ok()) << kernel.status().message();
       const Status verified = ir::verify(*kernel);
-      EXPECT_TRUE(verified.ok()) << text << ' ' << to_string(space.candidates[i].program) << ": " << verified.message();
+      EXPECT_TRUE(verified.ok()) << text << ' ' << op::to_string(space.candidates[i].program) << ": "
+                                 << verified.message();
     }
   }
 }
 
 TEST(Space, EveryKnobChangesLoopIr) {
   const MatmulProblem p = problem("matmul:f32:m=512,n=1024,k=1024,b=nn");
-  TransformProgram base = default_candidate(p, target({Isa::kAvx2})).program;
+  TransformProgram base = matmul_of(default_candidate(p, target({Isa::kAvx2})));
   base.mr = 6, base.nr = 16, base.mc = 72, base.nc = 128, base.kc = 256;
   base.parallel = matmul::ParallelDim::kN;
   base.pack_a = matmul::PackA::kRows, base.pack_b = matmul::PackB::kBlock;
@@ -165,7 +168,7 @@ TEST(Space, RejectedSayWhy) {
   EXPECT_TRUE(std::any_of(nt.rejected.begin(), nt.rejected.end(),
                           [](const Rejected& r) { return r.why.find("b=nt") != std::string::npos; }));
   const Space avx2 = enumerate(problem("matmul:f32:m=64,n=512,k=512"), target({Isa::kAvx2}));
-  for (const Candidate& c : avx2.candidates) EXPECT_EQ(c.program.isa, Isa::kAvx2);
+  for (const Candidate& c : avx2.candidates) EXPECT_EQ(matmul_of(c).isa, Isa::kAvx2);
   EXPECT_TRUE(std::any_of(avx2.rejected.begin(), avx2.rejected.end(),
                           [](const Rejected& r) { return r.why == "avx512: not usable on this machine"; }));
 }
@@ -176,7 +179,7 @@ TEST(Space, PanelConstraintHolds) {
   for (std::string_view text : {"matmul:f32:m=1,n=4096,k=4096,b=packed", "matmul:f32:m=128,n=4096,k=4096,b=packed"}) {
     const Space space = enumerate(problem(text), t);
     EXPECT_GT(space.candidates.size(), 20u);
-    for (const Candidate& c : space.candidates) EXPECT_EQ(c.program.panel, 32) << to_string(c.program);
+    for (const Candidate& c : space.candidates) EXPECT_EQ(matmul_of(c).panel, 32) << op::to_string(c.program);
   }
 }
 

@@ -13,6 +13,8 @@
 
 namespace hone::plan {
 
+using MatmulPlan = PlanOf<matmul::TransformProgram>;
+
 inline Machine described(std::string_view name) {
   return parse_machine_description(find_cpu_description(std::string(name)).value()).value();
 }
@@ -52,7 +54,7 @@ inline db::StoredDecision decided(const matmul::MatmulProblem& p, const Machine&
 
 inline MatmulPlan resolved(const matmul::MatmulProblem& p, const Target& target,
                            std::vector<db::StoredDecision> decisions) {
-  Result<MatmulPlan> plan = resolve(p, target, Decisions(std::move(decisions)));
+  Result<MatmulPlan> plan = resolve_for<matmul::Op>(p, target, Decisions(std::move(decisions)));
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return plan.ok() ? *std::move(plan) : MatmulPlan{};
 }

@@ -80,11 +80,11 @@ TEST(PlanDescriptions, AskingIsNotLimitedByThisMachine) {
   const Machine zen4 = described("zen4");
   const matmul::MatmulProblem p = problems().front();
   const Target asked = make_target(zen4, zen4.cpus_usable, generators, Purpose::kAsk);
-  EXPECT_EQ(resolve(p, asked, {})->program.isa, Isa::kAvx512);
+  EXPECT_EQ(resolve_for<matmul::Op>(p, asked, {})->program.isa, Isa::kAvx512);
   const Target executed = make_target(zen4, zen4.cpus_usable, generators);
-  EXPECT_EQ(resolve(p, executed, {})->program.isa, Isa::kAvx2);
+  EXPECT_EQ(resolve_for<matmul::Op>(p, executed, {})->program.isa, Isa::kAvx2);
   const Target masked = make_target(described("vm_masked_avx512"), 4, generators, Purpose::kAsk);
-  EXPECT_EQ(resolve(p, masked, {})->program.isa, Isa::kAvx2);
+  EXPECT_EQ(resolve_for<matmul::Op>(p, masked, {})->program.isa, Isa::kAvx2);
 }
 
 }  // namespace

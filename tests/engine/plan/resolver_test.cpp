@@ -15,6 +15,8 @@
 namespace hone::plan {
 namespace {
 
+using MatmulPlan = PlanOf<matmul::TransformProgram>;
+
 using ::testing::HasSubstr;
 
 constexpr char kHere[] = "x86-64:here";
@@ -60,7 +62,7 @@ db::StoredDecision tuned(const matmul::MatmulProblem& p, const std::string& prog
 
 MatmulPlan plan_of(const matmul::MatmulProblem& p, const Target& target, std::vector<db::StoredDecision> decisions,
                    const Constraints& constraints = {}) {
-  Result<MatmulPlan> plan = resolve(p, target, Decisions(std::move(decisions)), constraints);
+  Result<MatmulPlan> plan = resolve_for<matmul::Op>(p, target, Decisions(std::move(decisions)), constraints);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_TRUE(matmul::legal(p, plan->program).ok());
   return *std::move(plan);
@@ -290,8 +292,8 @@ TEST(PlanResolver, WithoutACodeGeneratorThePrecompiledKernelRemains) {
 }
 
 TEST(PlanResolver, BadInputIsNamed) {
-  EXPECT_EQ(resolve(problem(-1), avx512_target(), {}).status().code(), Code::kInvalidArgument);
-  const Status s = resolve(problem(1), avx512_target(), {}, {.codegen = "gcc"}).status();
+  EXPECT_EQ(resolve_for<matmul::Op>(problem(-1), avx512_target(), {}).status().code(), Code::kInvalidArgument);
+  const Status s = resolve_for<matmul::Op>(problem(1), avx512_target(), {}, {.codegen = "gcc"}).status();
   EXPECT_EQ(s.code(), Code::kNotFound);
   EXPECT_THAT(s.message(), HasSubstr("'gcc' cannot be used here; usable: asmjit, llvm"));
 }
@@ -323,7 +325,7 @@ TEST(PlanResolver, AThousandPlansFromAColdDatabase) {
   for (int64_t i = 0; i < 1000; ++i) {
     matmul::MatmulProblem p = problem(1 + i % 10);
     p.n = 64 * (1 + i / 10);
-    Result<MatmulPlan> plan = resolve(p, target, *decisions);
+    Result<MatmulPlan> plan = resolve_for<matmul::Op>(p, target, *decisions);
     ASSERT_TRUE(plan.ok());
     exact += plan->reason == Reason::kExact;
   }

@@ -1,20 +1,17 @@
-// The Racer of real matmul kernels in this process: compiles, gates, warms up and times candidates under the Schedule
-// that the runtime uses.
+// The Racer of real kernels of any op in this process: compiles, gates, warms up and times candidates under the
+// Schedule that the runtime uses.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "autotune/measure/clock.h"
-#include "autotune/measure/gate.h"
-#include "autotune/measure/operands.h"
 #include "autotune/measure/peak.h"
+#include "autotune/measure/workload.h"
 #include "autotune/search/racer.h"
 #include "autotune/space/space.h"
-#include "engine/base/guarded_buffer.h"
 #include "engine/runtime/schedule.h"
 #include "jit/launch.h"
 
@@ -37,10 +34,10 @@ struct RacerOptions {
   std::function<void(int candidate, Stage stage)> on_stage;
 };
 
-class MatmulRacer final : public Racer {
+class KernelRacer final : public Racer {
  public:
   // `candidates` and `clock` must outlive the racer. Candidates may be added meanwhile, none may change.
-  static Result<std::unique_ptr<MatmulRacer>> create(const matmul::MatmulProblem& problem,
+  static Result<std::unique_ptr<KernelRacer>> create(const op::Problem& problem,
                                                      const std::vector<Candidate>& candidates, Clock& clock,
                                                      const RacerOptions& options);
 
@@ -50,40 +47,36 @@ class MatmulRacer final : public Racer {
 
  private:
   struct Ready {
-    jit::Executable executable;
-    runtime::Schedule* schedule = nullptr;
-    int64_t width = 0;   // of packed panels
+    Compiled compiled;
     int64_t repeat = 1;  // calls per sample
   };
 
-  MatmulRacer(const matmul::MatmulProblem& problem, const std::vector<Candidate>& candidates, Clock& clock,
-              const RacerOptions& options, Operands operands)
-      : problem_(problem), candidates_(candidates), clock_(clock), options_(options), operands_(std::move(operands)) {}
+  KernelRacer(const op::Problem& problem, const std::vector<Candidate>& candidates, Clock& clock,
+              const RacerOptions& options, std::unique_ptr<Workload> workload)
+      : flops_(op::flops(problem)),
+        problem_(problem),
+        candidates_(candidates),
+        clock_(clock),
+        options_(options),
+        workload_(std::move(workload)) {}
 
   void stage(int candidate, Stage stage) const {
     if (options_.on_stage) options_.on_stage(candidate, stage);
   }
   Result<runtime::Schedule*> schedule(int threads);
-  Status compile(const Candidate& candidate, Ready& ready);
-  // The two steps of gate.h.
-  Result<const float*> guarded_b(int64_t width);
-  Status check_guarded(const Candidate& candidate, Ready& ready);
-  Status check_real(Ready& ready);
-  Status judge(const matmul::MatmulProblem& shape, std::span<const float> c);
-  Status call(Ready& ready, runtime::Schedule& schedule, const matmul::MatmulProblem& shape,
-              const matmul::MatmulOperands& operands);
+  Status compile(const Candidate& candidate, Compiled& compiled);
+  // `refuted` is set by the check whose status this is.
+  Status judged(Status checked, const bool& refuted);
   Result<int64_t> sample(int candidate);
-  Result<int64_t> time_once(Ready& ready);
+  Result<int64_t> time_once(const Compiled& candidate);
   Status plausible(double ns, int threads) const;
 
-  matmul::MatmulProblem problem_;
-  std::string node_ = matmul::to_string(problem_);  // what a trace calls it
+  const double flops_;
+  const op::Problem problem_;
   const std::vector<Candidate>& candidates_;
   Clock& clock_;
   RacerOptions options_;
-  Operands operands_;
-  std::unique_ptr<OutputCheck> check_;
-  std::map<int64_t, GuardedBuffer> guarded_b_;  // by panel width
+  std::unique_ptr<Workload> workload_;
   std::unordered_map<int, std::unique_ptr<runtime::Schedule>> schedules_;
   std::unordered_map<int, Ready> ready_;
   jit::WorkspacePool workspaces_;
