@@ -24,7 +24,6 @@ constexpr int64_t kTaskRows = 256;
 AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches,
                                  std::string_view numerics) {
   (void)caches;
-  (void)numerics;
   const IsaInfo& info = isa_info(isa);
   AttentionProgram p;
   p.isa = isa;
@@ -37,8 +36,10 @@ AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const
   p.nr = std::max<int64_t>(1, tile_vectors(info, rows, 8) / per_group) * kKeyGroup;
   p.vn = tile_vectors(info, rows, ceil_div(problem.value_dim(), p.lanes)) * p.lanes;
   p.tile_rows = rows;
-  p.bk = kDefaultKeyBlock;
-  p.value_depth = p.bk;
+  const NumericsClass wanted = parse_class(numerics).value_or(NumericsClass{.bk = kDefaultKeyBlock});
+  p.algorithm = wanted.algorithm;
+  p.splits = wanted.splits;
+  p.bk = p.value_depth = wanted.bk > 0 ? wanted.bk : kDefaultKeyBlock;
   p.bq = std::max<int64_t>(1, std::min(problem.q, kTaskRows / group));
   if (problem.k == KeyLayout::kBlocked) p.pack_k = PackK::kNone;
   return canonical(problem, p);

@@ -1,6 +1,9 @@
 // The default AttentionProgram: chosen from shape, ISA and cache sizes alone. A pure function.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "engine/base/machine.h"
 #include "kernels/attention/program.h"
 
@@ -10,6 +13,15 @@ namespace hone::attention {
 // name. Error: invalid_argument listing the forms.
 Status check_numerics(std::string_view wanted);
 bool numerics_allowed(std::string_view wanted, std::string_view offered);
+
+// What a class by name says of a program: the cheapest algorithm that has it, its blocks of keys (0 for ordered, which
+// has none) and splits. Nothing for a name that is no class.
+struct NumericsClass {
+  Algorithm algorithm = Algorithm::kOnline;
+  int64_t bk = 0;
+  int64_t splits = 1;
+};
+std::optional<NumericsClass> parse_class(std::string_view name);
 
 // Always legal for the problem, and of a class that `numerics` (checked) allows.
 AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches,
