@@ -1,7 +1,9 @@
-// The default plan: tiles that fill the register file for the rows a task has, blocks that fit L2.
+// The default plan. Two kinds: a task with few rows is bound by reading K and V, one with many by multiplying.
 #include "kernels/attention/blocking.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 
 #include "engine/base/math.h"
 
@@ -15,39 +17,74 @@ int64_t tile_vectors(const IsaInfo& isa, int64_t rows, int64_t most) {
   return nv;
 }
 
-// Rows of a task for which a block of K is transposed. 64 shuffles a square of 16 x 16 are a quarter of a cycle an
-// element; 256 rows are 16 cycles of fma an element, of K and V together.
-constexpr int64_t kTaskRows = 256;
+// As many sums as hide the latency of fma: 4 cycles, two a cycle.
+constexpr int64_t kChains = 8;
+
+// Rows that one tile holds. K is transposed a strip at a time and used while it is in L1; V is read 32 keys at a time,
+// so that columns that do not fit one tile come from L1 the second time. Announcing 64 keys ahead made 11.5 of 8.5 GB/s
+// (d=128, 4 rows, one thread of a Granite Rapids VM that reads 15.8).
+void few_rows(const AttentionProblem& problem, const IsaInfo& isa, int64_t rows, AttentionProgram& p) {
+  const int64_t per_group = kKeyGroup / p.lanes;
+  p.mr = p.vr = p.tile_rows = rows;
+  const int64_t wanted = round_up(std::max<int64_t>(ceil_div(kChains, rows), 2), per_group);
+  p.nr = std::max(tile_vectors(isa, rows, wanted) / per_group * per_group, per_group) * p.lanes;
+  p.vn = tile_vectors(isa, rows, ceil_div(problem.value_dim(), p.lanes)) * p.lanes;
+  p.pack_k = PackK::kStrip;
+  p.value_depth = 32;
+  p.prefetch = 64;
+}
+
+// Tiles with few loads a fma; rows of scores that stay in L1; rows of a task that make transposing K small (64 shuffles
+// a square of 16 x 16 are a quarter of a cycle an element of K; each row's fma are an eighth of one, of K and V) while
+// their Q and O stay in a quarter of L2.
+void many_rows(const AttentionProblem& problem, const BlockingCaches& caches, AttentionProgram& p) {
+  if (p.lanes == 16) {
+    p.mr = 6, p.nr = 64, p.vr = 14, p.vn = 32;
+  } else {
+    p.mr = p.vr = 6, p.nr = p.vn = 16;
+  }
+  p.tile_rows = std::lcm(p.mr, p.vr);
+  p.value_depth = std::max(p.bk, kDefaultKeyBlock);
+  while (p.tile_rows < 24) p.tile_rows *= 2;
+  const int64_t group = problem.group();
+  const int64_t row_bytes = 4 * (problem.d + problem.value_dim());
+  const int64_t rows = std::clamp<int64_t>(caches.l2 / 4 / row_bytes, 64, 512);
+  p.bq = std::max<int64_t>(1, rows / group);
+}
+
+// The algorithm that gives the class that a caller wants, the default one where any will do.
+void set_class(AttentionProgram& p, std::string_view numerics) {
+  const NumericsClass c = parse_class(numerics).value_or(NumericsClass{.block = kDefaultKeyBlock, .splits = 0});
+  p.bk = c.block;
+  if (c.block == 0) p.algorithm = Algorithm::kTiled;
+  if (c.splits == 0) return;
+  p.algorithm = Algorithm::kSplit;
+  p.splits = c.splits;
+}
 
 }  // namespace
 
 AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches,
                                  std::string_view numerics) {
-  (void)caches;
   const IsaInfo& info = isa_info(isa);
   AttentionProgram p;
   p.isa = isa;
   p.lanes = info.lanes_f32();
-  const int64_t group = problem.group(), all_rows = std::max<int64_t>(problem.q, 1) * group;
-  const int64_t wide = p.lanes == 16 ? 14 : 6;
-  const int64_t rows = std::min(all_rows, wide);
-  const int64_t per_group = kKeyGroup / p.lanes;
-  p.mr = p.vr = rows;
-  p.nr = std::max<int64_t>(1, tile_vectors(info, rows, 8) / per_group) * kKeyGroup;
-  p.vn = tile_vectors(info, rows, ceil_div(problem.value_dim(), p.lanes)) * p.lanes;
-  p.tile_rows = rows;
-  const NumericsClass wanted = parse_class(numerics).value_or(NumericsClass{.bk = kDefaultKeyBlock});
-  p.algorithm = wanted.algorithm;
-  p.splits = wanted.splits;
-  p.bk = p.value_depth = wanted.bk > 0 ? wanted.bk : kDefaultKeyBlock;
-  p.bq = std::max<int64_t>(1, std::min(problem.q, kTaskRows / group));
+  set_class(p, numerics);
+  p.bq = std::max<int64_t>(problem.q, 1);
+  const int64_t rows = p.bq * problem.group();
+  if (rows <= (p.lanes == 16 ? 14 : 6)) {
+    few_rows(problem, info, rows, p);
+  } else {
+    many_rows(problem, caches, p);
+  }
   if (problem.k == KeyLayout::kBlocked) p.pack_k = PackK::kNone;
   return canonical(problem, p);
 }
 
 double region_work(const AttentionProblem& problem) {
-  // 20 GFMA/s and 10 GB/s are what slow cores do: only the ratio matters.
-  return std::max(problem.flops() / 2, problem.kv_bytes() * 2);
+  // An element of K or V that comes from memory takes as long as 8 multiply-adds.
+  return std::max(problem.flops() / 2, problem.kv_bytes() / 4 * 8);
 }
 
 }  // namespace hone::attention

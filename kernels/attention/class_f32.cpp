@@ -1,11 +1,11 @@
 // The bits of a numerics class: every operation of the contract (reference.h) in f32, one at a time and in the order
 // that the class names. Slow and obvious.
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
 
+#include "kernels/attention/blocking.h"
 #include "kernels/attention/elements_internal.h"
 #include "kernels/attention/reference.h"
 #include "kernels/math/scalar_ops.h"
@@ -20,30 +20,6 @@ float exp_weight(float x) { return math::scalar_activation(math::Activation::kEx
 float max(float a, float b) { return math::ScalarOps::max(a, b); }
 // What exponents are taken from: finite where all keys are hidden, so that -inf - m is -inf and no NaN.
 float safe(float m) { return max(-std::numeric_limits<float>::max(), m); }
-
-struct NumericsClass {
-  int64_t block = 0;   // keys of a block; 0: one block of all
-  int64_t splits = 0;  // 0: not split
-};
-
-std::optional<NumericsClass> parse_class(std::string_view name) {
-  NumericsClass c;
-  if (name == "ordered") return c;
-  const bool split = name.starts_with("split(");
-  if (!split && !name.starts_with("online(")) return std::nullopt;
-  const char* const end = name.data() + name.size();
-  const auto block = std::from_chars(name.data() + name.find('(') + 1, end, c.block);
-  const char* at = block.ptr;
-  if (block.ec != std::errc() || c.block < 1 || c.block % kKeyGroup != 0) return std::nullopt;
-  if (split) {
-    if (at == end || *at++ != ',') return std::nullopt;
-    const auto splits = std::from_chars(at, end, c.splits);
-    at = splits.ptr;
-    if (splits.ec != std::errc() || c.splits < 1) return std::nullopt;
-  }
-  if (end - at != 1 || *at != ')') return std::nullopt;
-  return c;
-}
 
 // One row over the keys so far.
 struct State {
