@@ -44,22 +44,12 @@ void many_rows(const AttentionProblem& problem, const BlockingCaches& caches, At
     p.mr = p.vr = 6, p.nr = p.vn = 16;
   }
   p.tile_rows = std::lcm(p.mr, p.vr);
-  p.value_depth = std::max(p.bk, kDefaultKeyBlock);
+  p.value_depth = p.bk;
   while (p.tile_rows < 24) p.tile_rows *= 2;
   const int64_t group = problem.group();
   const int64_t row_bytes = 4 * (problem.d + problem.value_dim());
   const int64_t rows = std::clamp<int64_t>(caches.l2 / 4 / row_bytes, 64, 512);
   p.bq = std::max<int64_t>(1, rows / group);
-}
-
-// The algorithm that gives the class that a caller wants, the default one where any will do.
-void set_class(AttentionProgram& p, std::string_view numerics) {
-  const NumericsClass c = parse_class(numerics).value_or(NumericsClass{.block = kDefaultKeyBlock, .splits = 0});
-  p.bk = c.block;
-  if (c.block == 0) p.algorithm = Algorithm::kTiled;
-  if (c.splits == 0) return;
-  p.algorithm = Algorithm::kSplit;
-  p.splits = c.splits;
 }
 
 }  // namespace
@@ -70,7 +60,10 @@ AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const
   AttentionProgram p;
   p.isa = isa;
   p.lanes = info.lanes_f32();
-  set_class(p, numerics);
+  const NumericsClass wanted = parse_class(numerics).value_or(NumericsClass{.bk = kDefaultKeyBlock});
+  p.algorithm = wanted.algorithm;
+  p.splits = wanted.splits;
+  p.bk = wanted.bk > 0 ? wanted.bk : kDefaultKeyBlock;
   p.bq = std::max<int64_t>(problem.q, 1);
   const int64_t rows = p.bq * problem.group();
   if (rows <= (p.lanes == 16 ? 14 : 6)) {

@@ -123,10 +123,10 @@ void class_f32(const AttentionProblem& p, const Sequence& s, std::string_view nu
       State state(p.value_dim());
       if (!c) {
         state.l[0] = std::numeric_limits<float>::quiet_NaN();
-      } else if (c->splits > 0) {
-        state = run_splits(row, c->block, c->splits);
+      } else if (c->algorithm == Algorithm::kSplit) {
+        state = run_splits(row, c->bk, c->splits);
       } else {
-        state = run(row, c->block > 0 ? c->block : std::max<int64_t>(s.kv, 1), 0, 1);
+        state = run(row, c->bk > 0 ? c->bk : std::max<int64_t>(s.kv, 1), 0, 1);
       }
       finish(row, state);
     }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr const char* kClasses[] = {"ordered",     "online(16)",  "online(48)",    "online(256)",
-                                    "split(16,2)", "split(32,3)", "split(256,13)", "split(16,1)"};
+                                    "split(16,2)", "split(32,3)", "split(256,13)", "split(16,2)"};
 
 // Softmax by the book: no maximum is subtracted unless it is needed, nothing is skipped but what is not visible.
 struct Book {
