@@ -270,7 +270,7 @@ TEST(AttentionReference, A12EmptySplitsChangeNothing) {
       for (int64_t c = 0; c < 8; ++c) EXPECT_EQ(out(t, 0, i, c), t.value(0, 35 + i, c)) << numerics;
   }
   TestSequence whole(problem_of("attention:f32:b=1,hq=1,hkv=1,q=2,kv=40,d=8:lse"), 2);
-  class_f32(whole.problem(), whole.sequence(), "split(48,1)");
+  class_f32(whole.problem(), whole.sequence(), "split(48,2)");
   EXPECT_EQ(whole.compare_with_class("split(48,7)").text, "");
   EXPECT_EQ(whole.compare_with_class("online(48)").text, "");
 }
