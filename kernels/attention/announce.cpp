@@ -17,8 +17,8 @@ constexpr int kIntoL2 = 1;
 
 bool AttentionLowering::keys_are_flat() const { return p_.k == KeyLayout::kBlocked || p_.row_stride_k() == p_.d; }
 
-// One tile has all rows: several would each announce the same.
-bool AttentionLowering::announces() const { return t_.prefetch > 0 && task_rows() <= std::min(t_.mr, t_.vr); }
+// canonical() has reset what cannot be.
+bool AttentionLowering::announces() const { return t_.prefetch > 0; }
 
 // Elements [at, at + count) of each stream's run of keys, at within the run.
 void AttentionLowering::announce_keys(const Block& block, const Affine& at, int64_t count) {

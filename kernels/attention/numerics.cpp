@@ -43,7 +43,7 @@ std::optional<NumericsClass> parse_class(std::string_view name) {
     return std::nullopt;
   }
   if (c.bk < 0 || c.bk % kKeyGroup != 0 || (c.algorithm != Algorithm::kTiled && c.bk == 0)) return std::nullopt;
-  if (c.algorithm == Algorithm::kSplit && c.splits < 2) return std::nullopt;
+  if (c.algorithm == Algorithm::kSplit && (c.splits < 2 || c.splits > kMaxSplits)) return std::nullopt;
   return c;
 }
 
@@ -51,8 +51,8 @@ Status check_numerics(std::string_view wanted) {
   if (is_default(wanted) || wanted == "any" || parse_class(wanted)) return {};
   return invalid_argument(fmt::format(
       "numerics '{}' is none of: default (which is {}), any, ordered, online(KEYS), split(KEYS,SPLITS); KEYS "
-      "is a multiple of {}, SPLITS at least 2",
-      wanted, default_class(), kKeyGroup));
+      "is a multiple of {}, SPLITS from 2 to {}",
+      wanted, default_class(), kKeyGroup, kMaxSplits));
 }
 
 bool numerics_allowed(std::string_view wanted, std::string_view offered) {

@@ -20,11 +20,8 @@ constexpr std::array<std::string_view, 2> kPackVNames = {"none", "rows"};
 constexpr std::array<std::string_view, 2> kHeadsNames = {"one", "group"};
 constexpr std::array<std::string_view, 2> kParallelNames = {"h", "hq"};
 
-// Bound of everything that unrolls, as matmul has it: code stays within what the code generators compile in time.
-constexpr int64_t kMaxUnrolledFma = 6000;
 // Of one task: each thread holds its own.
 constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
-constexpr int64_t kMaxSplits = 256;
 constexpr int64_t kMaxStreams = 8;
 
 int64_t tile_registers(int64_t rows, int64_t vectors) { return rows * vectors + std::min(rows, vectors) + 1; }
@@ -53,15 +50,6 @@ Status check_tiles(const AttentionProblem& problem, const AttentionProgram& p) {
   const bool masked = problem.value_dim() % p.lanes != 0 && !isa.mask_registers && p.pack_v == PackV::kNone;
   HONE_RETURN_IF_ERROR(check_tile(isa, "score_tile", p.mr, p.nr, 0));
   return check_tile(isa, "value_tile", p.vr, p.vn, masked ? 1 : 0);
-}
-
-Status check_code_size(const AttentionProgram& p) {
-  const int64_t groups = p.nr / kKeyGroup;
-  const int64_t scores = p.mr * (p.mr + 1) / 2 * groups * (groups + 1) / 2 * (kKeyGroup / p.lanes);
-  const int64_t values = p.vr * (p.vr + 1) / 2 * (p.vn / p.lanes) * 2;
-  if (scores + values <= kMaxUnrolledFma) return {};
-  return unsupported(fmt::format("tiles {}x{} and {}x{} expand to {} fma, at most {}", p.mr, p.nr, p.vr, p.vn,
-                                 scores + values, kMaxUnrolledFma));
 }
 
 }  // namespace
@@ -132,7 +120,6 @@ std::string numerics(const AttentionProgram& p) {
 Status legal(const AttentionProblem& problem, const AttentionProgram& p) {
   HONE_RETURN_IF_ERROR(validate(problem));
   HONE_RETURN_IF_ERROR(check_tiles(problem, p));
-  HONE_RETURN_IF_ERROR(check_code_size(p));
   const bool blocked = problem.k == KeyLayout::kBlocked;
   if (blocked && p.pack_k != PackK::kNone) return unsupported("k=blocked lies transposed already: pack_k must be none");
   if (!blocked && p.pack_k == PackK::kNone)
@@ -181,7 +168,9 @@ AttentionProgram canonical(const AttentionProblem& problem, AttentionProgram p) 
   const int64_t step = std::lcm(p.mr, p.vr), rows = round_up(p.bq * (p.group ? problem.group() : 1), step);
   if (p.algorithm == Algorithm::kMaterialised || p.tile_rows > rows) p.tile_rows = rows;
   p.value_depth = std::min(p.value_depth, p.bk);
-  if (problem.page > 0 || p.prefetch == 0) p.prefetch = 0, p.streams = 1;
+  // Only a task of one tile announces: of several, each would announce the same.
+  const bool announces = problem.page == 0 && p.bq * (p.group ? problem.group() : 1) <= std::min(p.mr, p.vr);
+  if (!announces || p.prefetch == 0) p.prefetch = 0, p.streams = 1;
   if (p.bq >= problem.q) p.parallel = ParallelDim::kHeadsRows;
   return p;
 }

@@ -37,6 +37,8 @@ enum class Algorithm : uint8_t {
 
 constexpr bool is_ordered(Algorithm a) { return a == Algorithm::kMaterialised || a == Algorithm::kTiled; }
 
+inline constexpr int64_t kMaxSplits = 256;
+
 enum class PackK : uint8_t {
   kBlock,  // a block of keys is transposed for all rows of the task
   kStrip,  // nr keys at a time are, just before they are used: for tasks with no more than tile_rows rows
@@ -52,7 +54,7 @@ struct AttentionProgram {
   Isa isa = Isa::kAvx2;
   int lanes = 8;
   Algorithm algorithm = Algorithm::kOnline;
-  int64_t splits = 1;  // kSplit: >= 2; else 1
+  int64_t splits = 1;  // kSplit: 2 to kMaxSplits; else 1
   int64_t bq = 64;     // query positions of a task
   int64_t bk = 256;    // keys of a block, a multiple of kKeyGroup. Ordered: all keys of the problem, rounded up
   bool group = true;   // all query heads of a KV head in one task (K and V are read once), or each in its own

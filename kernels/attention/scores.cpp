@@ -66,7 +66,7 @@ void AttentionLowering::transpose_group(const Block& block, const Keys& keys, co
         const PagedKey& row = rows[static_cast<size_t>(j)];
         b_.load(Builder::at(x, {j}), key_row(row, p), mask);
       }
-      if (whole && p_.page == 0) announce_with_transposition(block, group, to, u, p, rows.front().row);
+      if (whole) announce_with_transposition(block, group, to, u, p, rows.front().row);
       const RegId transposed = ir::emit_transpose(b_, t_.lanes, x, y);
       for (int64_t r = 0; r < columns; ++r) b_.store({keys_, {to, p + r, u}}, Builder::at(transposed, {r}));
     };

@@ -152,7 +152,7 @@ void AttentionLowering::accumulate(const Block& block, const Keys& keys, const S
   auto in_place = [&](const Affine& k, const PagedKey& key) {
     step_at(k, [&](const Affine& c) { return value_row(key, c); });
   };
-  if (p_.page > 0 || !announces() || ragged()) return each_key(block, keys, in_place);
+  if (!announces() || ragged()) return each_key(block, keys, in_place);
   const Affine start = block.group * kKeyGroup;
   const Affine turns = b_.let_floor_div("kt", keys.end - keys.first, t_.streams);
   b_.serial("k", 0, turns, 1, [&](const Affine& turn) {

@@ -14,7 +14,6 @@
 namespace hone::attention {
 namespace {
 
-
 struct Append {
   int64_t kv_heads = 1, d = 1, row_stride = 1;
   int64_t rows = 0, at = 0, groups = 0;
