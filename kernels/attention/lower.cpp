@@ -172,6 +172,7 @@ void AttentionLowering::declare_registers() {
   const int64_t score_vectors = t_.nr / t_.lanes, value_vectors = t_.vn / t_.lanes;
   score_acc_ = b_.reg("t", vec, {t_.mr, score_vectors});
   value_acc_ = b_.reg("o", vec, {t_.vr, value_vectors});
+  if (ragged()) edge_acc_ = b_.reg("e", vec, {kEdgeVectors});
   held_ = b_.reg("held", vec, {std::max(std::min(t_.mr, score_vectors), std::min(t_.vr, value_vectors))});
   passing_ = b_.reg("passing", vec);
   maximum_ = b_.reg("max", vec, {kMaximumChains});

@@ -27,6 +27,8 @@ inline int64_t partial_row_elements(const AttentionProblem& problem) {
 
 // Of the search for the maximum: one chain is bound by the latency of max, 4 cycles on the CPUs known here.
 inline constexpr int64_t kMaximumChains = 4;
+// Columns, in vectors, of one row that sees keys which its tile does not: 8 sums, broadcast and vector fit AVX2 too.
+inline constexpr int64_t kEdgeVectors = 8;
 // Steps of a score tile in one turn of its loop.
 inline constexpr int64_t kScoreSteps = 4;
 
@@ -177,6 +179,7 @@ class AttentionLowering {
   void accumulate(const Block& block, const Keys& keys, const Step& step, const Affine& first, const Affine& column,
                   int64_t columns, const Affine& announced,
                   const std::function<ir::RegRef(const Affine&, int64_t)>& acc);
+  void ragged_tiles(const Block& block, const Rows& rows, bool before);
   void ragged_rows(const Block& block, const Rows& rows, const Rows& tile, const Affine& column, int64_t columns,
                    bool before);
 
@@ -190,7 +193,7 @@ class AttentionLowering {
   Affine table_entries_, pages_, key_groups_;
   ir::BufferId query_ = -1, key_ = -1, value_ = -1, out_ = -1, mask_ = -1, lse_ = -1, table_ = -1, partial_ = -1;
   ir::BufferId scaled_query_ = -1, keys_ = -1, values_ = -1, scores_ = -1, sums_ = -1, m_ = -1, l_ = -1, alpha_ = -1;
-  ir::RegId score_acc_ = -1, value_acc_ = -1, held_ = -1, passing_ = -1, maximum_ = -1;
+  ir::RegId score_acc_ = -1, value_acc_ = -1, edge_acc_ = -1, held_ = -1, passing_ = -1, maximum_ = -1;
   ir::RegRef value_mask_;
 };
 

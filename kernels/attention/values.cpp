@@ -61,11 +61,7 @@ void AttentionLowering::values(const Block& block, const Rows& rows, const Keys&
       each_row_tile(rows, t_.vr, [&](const Rows& tile) { body(tile, c, columns); });
     });
   };
-  if (p_.window > 0) {
-    tiles([&](const Rows& tile, const Affine& c, int64_t columns) {
-      ragged_rows(block, rows, tile, c, columns, /*before=*/true);
-    });
-  }
+  if (p_.window > 0) ragged_tiles(block, rows, /*before=*/true);
   auto common = [&](const Affine* segment, const Affine* segment_index) {
     tiles([&](const Rows& tile, const Affine& c, int64_t columns) {
       Keys of_tile = common_keys(tile, block);
@@ -87,10 +83,7 @@ void AttentionLowering::values(const Block& block, const Rows& rows, const Keys&
       common(&segment, &s);
     });
   }
-  if (!ragged()) return;
-  tiles([&](const Rows& tile, const Affine& c, int64_t columns) {
-    ragged_rows(block, rows, tile, c, columns, /*before=*/false);
-  });
+  if (ragged()) ragged_tiles(block, rows, /*before=*/false);
 }
 
 void AttentionLowering::scale_rows(const Rows& rows) {
@@ -165,12 +158,23 @@ void AttentionLowering::accumulate(const Block& block, const Keys& keys, const S
   b_.serial("k", keys.first + turns * t_.streams, keys.end, 1, [&](const Affine& k) { in_place(k, {0, start + k}); });
 }
 
+// The keys of each tile of values that only some of its rows see, over as many columns at a time as registers hold: a
+// row has few of them, so what counts is how often it is come back to.
+void AttentionLowering::ragged_tiles(const Block& block, const Rows& rows, bool before) {
+  const int64_t most = kEdgeVectors * t_.lanes, whole = p_.value_dim() / most * most;
+  auto columns_at = [&](const Affine& c, int64_t columns) {
+    each_row_tile(rows, t_.vr, [&](const Rows& tile) { ragged_rows(block, rows, tile, c, columns, before); });
+  };
+  if (whole > 0) b_.serial("ec", 0, whole, most, [&](const Affine& c) { columns_at(c, most); });
+  if (whole < p_.value_dim()) columns_at(whole, p_.value_dim() - whole);
+}
+
 // Keys that a row sees and not all of its tile do: those before the common ones, or those after.
 void AttentionLowering::ragged_rows(const Block& block, const Rows& rows, const Rows& tile, const Affine& column,
                                     int64_t columns, bool before) {
   const Keys common = common_keys(tile, block);
   const int64_t nv = vectors(columns);
-  auto acc = [&](const Affine&, int64_t v) { return Builder::at(value_acc_, {0, v}); };
+  auto acc = [&](const Affine&, int64_t v) { return Builder::at(edge_acc_, {v}); };
   each_row_tile(tile, 1, [&](const Rows& row) {
     Keys keys = keys_of(row.first, block);
     if (before) {
@@ -183,7 +187,7 @@ void AttentionLowering::ragged_rows(const Block& block, const Rows& rows, const 
     b_.if_ge_zero(keys.end - keys.first - 1, [&] {
       auto sum = [&](int64_t v) { return Access{sums_, {row.first, column + v * t_.lanes}}; };
       for (int64_t v = 0; v < nv; ++v) b_.load(acc(0, v), sum(v));
-      accumulate(block, keys, {.rows = 1, .most_rows = 1, .vectors = nv, .most_vectors = t_.vn / t_.lanes},
+      accumulate(block, keys, {.rows = 1, .most_rows = 1, .vectors = nv, .most_vectors = kEdgeVectors},
                  row.first - rows.first, column, columns, 0, acc);
       for (int64_t v = 0; v < nv; ++v) b_.store(sum(v), acc(0, v));
     });
