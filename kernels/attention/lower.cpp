@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -42,7 +43,7 @@ ir::Kernel AttentionLowering::run() {
   auto in_rows = [&](Affine i) {
     first_position_ = std::move(i);
     auto rows = [&] {
-      positions_ = b_.let_min("positions", {t_.bq, q_ - first_position_});
+      positions_ = t_.bq == 1 ? Affine(1) : b_.let_min("positions", {t_.bq, q_ - first_position_});
       begin_rows();
       key_blocks();
       end_rows();
@@ -349,15 +350,31 @@ AttentionLowering::Keys AttentionLowering::common_keys(const Rows& rows, const B
   return {first, keys_end(position_of(rows.first), block)};
 }
 
+// Tiles of `step` rows, and of powers of two for what is left: one body for each size, where versions for every count
+// of rows would be four times the code.
 void AttentionLowering::each_row_tile(const Rows& rows, int64_t step, const std::function<void(Rows)>& body) {
-  b_.serial("r", 0, rows.count, step, [&](const Affine& r) {
-    body({rows.first + r, step == 1 ? Affine(1) : b_.let_min("left", {step, rows.count - r})});
-  });
+  if (rows.count.is_constant()) return constant_row_tiles(rows, step, body);
+  const Affine full = step == 1 ? rows.count : b_.let_floor_div("rf", rows.count, step);
+  b_.serial("r", 0, full, 1, [&](const Affine& r) { body({rows.first + r * step, step}); });
+  Affine done = full * step, left = rows.count - done;
+  for (int64_t size = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(step - 1))); size > 0; size /= 2) {
+    const Affine here = size == 1 ? left : b_.let_floor_div("rh", left, size);  // 0 or 1
+    b_.if_ge_zero(here - 1, [&] { body({rows.first + done, size}); });
+    done += here * size;
+    left -= here * size;
+  }
 }
 
-void AttentionLowering::for_row_count(const Affine& count, int64_t most, const std::function<void(Affine)>& body) {
-  if (most == 1) return body(1);
-  b_.specialise("rows", 1, most, count, body);
+void AttentionLowering::constant_row_tiles(const Rows& rows, int64_t step, const std::function<void(Rows)>& body) {
+  const int64_t count = rows.count.constant(), full = count / step;
+  if (full == 1) body({rows.first, step});
+  if (full > 1) b_.serial("r", 0, full, 1, [&](const Affine& r) { body({rows.first + r * step, step}); });
+  int64_t done = full * step;
+  while (done < count) {
+    const auto size = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count - done)));
+    body({rows.first + done, size});
+    done += size;
+  }
 }
 
 Result<std::vector<ir::Kernel>> lower(const AttentionProblem& problem, const AttentionProgram& program) {

@@ -93,10 +93,9 @@ class AttentionLowering {
   struct PagedKey {
     Affine page, row;
   };
-  // Sizes of a product tile at hand, and the most that this kind of tile has.
+  // Sizes of a product tile.
   struct Step {
-    Affine rows;
-    int64_t most_rows, vectors, most_vectors;
+    int64_t rows, vectors;
   };
 
   // ---- lower.cpp ----
@@ -124,9 +123,9 @@ class AttentionLowering {
   void each_task_row(const std::function<void(Affine, Affine, Affine)>& body);
   // body(column, mask): a vector at a time, the mask invalid where it has all lanes.
   void each_vector(int64_t elements, const std::function<void(Affine, ir::RegRef)>& body);
+  // body(rows), whose count is a constant.
   void each_row_tile(const Rows& rows, int64_t step, const std::function<void(Rows)>& body);
-  // One version of the body for each count of rows.
-  void for_row_count(const Affine& count, int64_t most, const std::function<void(Affine)>& body);
+  void constant_row_tiles(const Rows& rows, int64_t step, const std::function<void(Rows)>& body);
   Affine position_of(const Affine& row);
   Affine keys_end(const Affine& position, const Block& block);
   Affine keys_first(const Affine& position, const Block& block);
@@ -147,7 +146,7 @@ class AttentionLowering {
   void multiply_step(const Step& step, const std::function<void(int64_t, const ir::RegRef&)>& load_vector,
                      const std::function<void(const Affine&, const ir::RegRef&)>& broadcast_row,
                      const std::function<ir::RegRef(const Affine&, int64_t)>& acc);
-  void each(const Affine& rows, int64_t vectors, const std::function<void(const Affine&, int64_t)>& body);
+  void each(int64_t rows, int64_t vectors, const std::function<void(const Affine&, int64_t)>& body);
 
   // ---- softmax.cpp ----
   void softmax(const Block& block, const Rows& rows);

@@ -125,29 +125,27 @@ void AttentionLowering::score_tile(const Block& block, const Rows& rows, const R
     at.index.back() = v % per_group * t_.lanes;
     return at;
   };
-  for_row_count(tile.count, t_.mr, [&](const Affine& count) {
-    auto acc = [&](const Affine& r, int64_t v) { return Builder::at(score_acc_, {r, v}); };
-    each(count, nv, [&](const Affine& r, int64_t v) { b_.constant(acc(r, v), 0.0F); });
-    auto step = [&](const Affine& p) {
-      multiply_step(
-          {.rows = count, .most_rows = t_.mr, .vectors = nv, .most_vectors = t_.nr / t_.lanes},
-          [&](int64_t v, const RegRef& to) { b_.load(to, key_vector(v, p)); },
-          [&](const Affine& r, const RegRef& to) {
-            b_.broadcast(to, {scaled_query_, {tile.first + r, p}});
-          },
-          acc);
-    };
-    const int64_t even = p_.d / kScoreSteps * kScoreSteps;
-    if (even > 0) {
-      b_.serial("p", 0, even, kScoreSteps, [&](const Affine& p) {
-        b_.unroll("u", 0, kScoreSteps, 1, [&](const Affine& u) { step(p + u); });
-        announce_with_scores(block, strip, groups, p);
-      });
-    }
-    if (even < p_.d) b_.serial("p", even, p_.d, 1, step);
-    each(count, nv, [&](const Affine& r, int64_t v) {
-      b_.store({scores_, {tile.first - rows.first + r, strip * t_.nr + v * t_.lanes}}, acc(r, v));
+  const int64_t count = tile.count.constant();
+  auto acc = [&](const Affine& r, int64_t v) { return Builder::at(score_acc_, {r, v}); };
+  each(count, nv, [&](const Affine& r, int64_t v) { b_.constant(acc(r, v), 0.0F); });
+  auto step = [&](const Affine& p) {
+    multiply_step(
+        {.rows = count, .vectors = nv}, [&](int64_t v, const RegRef& to) { b_.load(to, key_vector(v, p)); },
+        [&](const Affine& r, const RegRef& to) {
+          b_.broadcast(to, {scaled_query_, {tile.first + r, p}});
+        },
+        acc);
+  };
+  const int64_t even = p_.d / kScoreSteps * kScoreSteps;
+  if (even > 0) {
+    b_.serial("p", 0, even, kScoreSteps, [&](const Affine& p) {
+      b_.unroll("u", 0, kScoreSteps, 1, [&](const Affine& u) { step(p + u); });
+      announce_with_scores(block, strip, groups, p);
     });
+  }
+  if (even < p_.d) b_.serial("p", even, p_.d, 1, step);
+  each(count, nv, [&](const Affine& r, int64_t v) {
+    b_.store({scores_, {tile.first - rows.first + r, strip * t_.nr + v * t_.lanes}}, acc(r, v));
   });
 }
 
@@ -169,7 +167,7 @@ Access AttentionLowering::group_access(const Block& block, const Affine& strip, 
 void AttentionLowering::multiply_step(const Step& step, const std::function<void(int64_t, const RegRef&)>& load_vector,
                                       const std::function<void(const Affine&, const RegRef&)>& broadcast_row,
                                       const std::function<RegRef(const Affine&, int64_t)>& acc) {
-  if (step.most_vectors <= step.most_rows) {
+  if (step.vectors <= step.rows) {
     for (int64_t v = 0; v < step.vectors; ++v) load_vector(v, Builder::at(held_, {v}));
     b_.unroll("r", 0, step.rows, 1, [&](const Affine& r) {
       broadcast_row(r, Builder::at(passing_));
@@ -186,8 +184,7 @@ void AttentionLowering::multiply_step(const Step& step, const std::function<void
   }
 }
 
-void AttentionLowering::each(const Affine& rows, int64_t vectors,
-                             const std::function<void(const Affine&, int64_t)>& body) {
+void AttentionLowering::each(int64_t rows, int64_t vectors, const std::function<void(const Affine&, int64_t)>& body) {
   b_.unroll("r", 0, rows, 1, [&](const Affine& r) {
     for (int64_t v = 0; v < vectors; ++v) body(r, v);
   });

@@ -103,18 +103,16 @@ void AttentionLowering::value_tile(const Block& block, const Rows& rows, const R
   const int64_t nv = vectors(columns);
   auto acc = [&](const Affine& r, int64_t v) { return Builder::at(value_acc_, {r, v}); };
   auto sum = [&](const Affine& r, int64_t v) { return Access{sums_, {tile.first + r, column + v * t_.lanes}}; };
-  for_row_count(tile.count, t_.vr, [&](const Affine& count) {
-    b_.unroll("r", 0, count, 1, [&](const Affine& r) {
-      if (scale) b_.load(Builder::at(passing_), {alpha_, {tile.first - rows.first + r, 0}});
-      for (int64_t v = 0; v < nv; ++v) {
-        b_.load(acc(r, v), sum(r, v));
-        if (scale) b_.binary(BinaryOp::kMul, acc(r, v), acc(r, v), Builder::at(passing_));
-      }
-    });
-    accumulate(block, keys, {.rows = count, .most_rows = t_.vr, .vectors = nv, .most_vectors = t_.vn / t_.lanes},
-               tile.first - rows.first, column, columns, announced, acc);
-    each(count, nv, [&](const Affine& r, int64_t v) { b_.store(sum(r, v), acc(r, v)); });
+  const int64_t count = tile.count.constant();
+  b_.unroll("r", 0, count, 1, [&](const Affine& r) {
+    if (scale) b_.load(Builder::at(passing_), {alpha_, {tile.first - rows.first + r, 0}});
+    for (int64_t v = 0; v < nv; ++v) {
+      b_.load(acc(r, v), sum(r, v));
+      if (scale) b_.binary(BinaryOp::kMul, acc(r, v), acc(r, v), Builder::at(passing_));
+    }
   });
+  accumulate(block, keys, {.rows = count, .vectors = nv}, tile.first - rows.first, column, columns, announced, acc);
+  each(count, nv, [&](const Affine& r, int64_t v) { b_.store(sum(r, v), acc(r, v)); });
 }
 
 // acc += weights * V over the keys; row r of the step is row first + r of the scores.
@@ -163,7 +161,9 @@ void AttentionLowering::accumulate(const Block& block, const Keys& keys, const S
 void AttentionLowering::ragged_tiles(const Block& block, const Rows& rows, bool before) {
   const int64_t most = kEdgeVectors * t_.lanes, whole = p_.value_dim() / most * most;
   auto columns_at = [&](const Affine& c, int64_t columns) {
-    each_row_tile(rows, t_.vr, [&](const Rows& tile) { ragged_rows(block, rows, tile, c, columns, before); });
+    each_row_tile(rows, t_.vr, [&](const Rows& tile) {
+      if (tile.count != Affine(1)) ragged_rows(block, rows, tile, c, columns, before);  // one row agrees with itself
+    });
   };
   if (whole > 0) b_.serial("ec", 0, whole, most, [&](const Affine& c) { columns_at(c, most); });
   if (whole < p_.value_dim()) columns_at(whole, p_.value_dim() - whole);
@@ -187,8 +187,7 @@ void AttentionLowering::ragged_rows(const Block& block, const Rows& rows, const 
     b_.if_ge_zero(keys.end - keys.first - 1, [&] {
       auto sum = [&](int64_t v) { return Access{sums_, {row.first, column + v * t_.lanes}}; };
       for (int64_t v = 0; v < nv; ++v) b_.load(acc(0, v), sum(v));
-      accumulate(block, keys, {.rows = 1, .most_rows = 1, .vectors = nv, .most_vectors = kEdgeVectors},
-                 row.first - rows.first, column, columns, 0, acc);
+      accumulate(block, keys, {.rows = 1, .vectors = nv}, row.first - rows.first, column, columns, 0, acc);
       for (int64_t v = 0; v < nv; ++v) b_.store(sum(v), acc(0, v));
     });
   });
