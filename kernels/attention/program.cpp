@@ -20,7 +20,9 @@ constexpr std::array<std::string_view, 2> kPackVNames = {"none", "rows"};
 constexpr std::array<std::string_view, 2> kHeadsNames = {"one", "group"};
 constexpr std::array<std::string_view, 2> kParallelNames = {"h", "hq"};
 
-// Of one task: each thread holds its own.
+// Sides of a tile beyond any register file: what is computed from them below stays in range.
+constexpr int64_t kMaxTile = 4096;
+// Of one task: each thread holds its own; and of the states of all splits.
 constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 constexpr int64_t kMaxStreams = 8;
 
@@ -37,6 +39,8 @@ Status check_tiles(const AttentionProblem& problem, const AttentionProgram& p) {
   const IsaInfo& isa = isa_info(p.isa);
   if (p.lanes != isa.lanes_f32())
     return unsupported(fmt::format("{}: vectors of {} f32 lanes, asked for {}", isa.name, isa.lanes_f32(), p.lanes));
+  if (std::max({p.mr, p.nr, p.vr, p.vn}) > kMaxTile)
+    return unsupported(fmt::format("tiles {}x{} and {}x{}: at most {} a side", p.mr, p.nr, p.vr, p.vn, kMaxTile));
   if (p.mr < 1 || p.nr < 1 || p.vr < 1 || p.vn < 1 || p.bq < 1 || p.bk < 1 || p.tile_rows < 1 || p.value_depth < 1)
     return invalid_argument("tile and block sizes must be at least 1");
   if (p.nr % kKeyGroup != 0)
@@ -137,6 +141,11 @@ Status legal(const AttentionProblem& problem, const AttentionProgram& p) {
                     rows, c.tile_rows));
   if (const int64_t bytes = workspace_bytes(problem, p); bytes > kMaxWorkspace)
     return unsupported(fmt::format("a task needs a workspace of {} bytes, at most {}", bytes, kMaxWorkspace));
+  // validate() has bounded the product of heads, q and a row of O.
+  if (p.algorithm == Algorithm::kSplit &&
+      problem.heads * problem.q > kMaxWorkspace / 4 / p.splits / partial_row_elements(problem))
+    return unsupported(fmt::format("the states of {} splits of {} rows exceed {} bytes", p.splits,
+                                   problem.heads * problem.q, kMaxWorkspace));
   return {};
 }
 
@@ -165,7 +174,8 @@ AttentionProgram canonical(const AttentionProblem& problem, AttentionProgram p) 
   if (is_ordered(p.algorithm)) p.bk = round_up(std::max<int64_t>(problem.kv, 1), kKeyGroup);
   if (p.algorithm != Algorithm::kSplit) p.splits = 1;
   if (problem.group() == 1) p.group = true;
-  const int64_t step = std::lcm(p.mr, p.vr), rows = round_up(p.bq * (p.group ? problem.group() : 1), step);
+  const bool sane = p.mr >= 1 && p.vr >= 1 && std::max(p.mr, p.vr) <= kMaxTile;
+  const int64_t step = sane ? std::lcm(p.mr, p.vr) : 1, rows = round_up(p.bq * (p.group ? problem.group() : 1), step);
   if (p.algorithm == Algorithm::kMaterialised || p.tile_rows > rows) p.tile_rows = rows;
   p.value_depth = std::min(p.value_depth, p.bk);
   // Only a task of one tile announces: of several, each would announce the same.

@@ -21,6 +21,8 @@ constexpr std::array<std::string_view, 3> kParallelNames = {"m", "n", "mn"};
 // Bound of everything that unrolls: the largest kernel stays near 256 KiB of code, well inside what the code generators
 // compile in their time budgets.
 constexpr int64_t kMaxUnrolledFma = 6000;
+// A side of a tile beyond any register file: what is computed from it below stays in range.
+constexpr int64_t kMaxTile = 4096;
 
 Status check_registers(const TransformProgram& p) {
   const IsaInfo& isa = isa_info(p.isa);
@@ -32,6 +34,8 @@ Status check_registers(const TransformProgram& p) {
 Status check_shape_of_tiles(const TransformProgram& p) {
   if (p.mr < 1 || p.nr < 1 || p.mc < 1 || p.nc < 1 || p.kc < 1 || p.unroll_k < 1 || p.panel < 1)
     return invalid_argument("tile and block sizes must be at least 1");
+  if (std::max(p.mr, p.nr) > kMaxTile)
+    return unsupported(fmt::format("tile {}x{}: at most {} a side", p.mr, p.nr, kMaxTile));
   if (p.lanes != isa_info(p.isa).lanes_f32())
     return unsupported(fmt::format("{}: vectors of {} f32 lanes, asked for {}", isa_info(p.isa).name,
                                    isa_info(p.isa).lanes_f32(), p.lanes));

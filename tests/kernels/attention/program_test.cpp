@@ -153,6 +153,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "tile_rows=21 is not a multiple of mr=14 and vr=14"},
         Illegal{prefill(), replaced(kText, "value_tile(14,32)", "value_tile(4,32)"),
                 "tile_rows=14 is not a multiple of mr=14 and vr=4"},
+        Illegal{prefill(), replaced(kText, "value_tile(14,32)", "value_tile(1099511627776,1099511627776)"),
+                "at most 4096 a side"},
         Illegal{prefill(), avx2("score_tile(6,32) value_tile(6,16)"),
                 "avx2: score_tile 6x32 needs 29 vector registers, has 16"},
         Illegal{prefill(), avx2("score_tile(6,16) value_tile(6,24)"),

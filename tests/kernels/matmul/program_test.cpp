@@ -96,6 +96,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Illegal{problem(64, 64, 64, BLayout::kNn), "avx512,16", "avx2,8",
                 "avx2: tile 14x32 needs 61 vector registers, has 16"},
+        Illegal{problem(64, 64, 64, BLayout::kNn), "register_tile(14,32)", "register_tile(1099511627776,1099511627776)",
+                "at most 4096 a side"},
         Illegal{problem(64, 64, 64, BLayout::kNn), "avx512,16", "avx512,8", "vectors of 16 f32 lanes"},
         Illegal{problem(64, 64, 64, BLayout::kNn), "register_tile(14,32)", "register_tile(14,40)",
                 "nr=40 is not a multiple"},
