@@ -1,26 +1,15 @@
 // oneDNN. Three ways, the fastest is kept: matmul with weights in whatever layout oneDNN wants (reordered once, when B
 // is constant), matmul with the weights as they are, and inner product (the primitive that its own examples use for
 // fully connected layers) with weights in its layout.
-#include <omp.h>
-#include <dnnl.hpp>
-
 #include <string>
-#include <unordered_map>
 
-#include "bench/peers/peer_internal.h"
+#include "bench/peers/onednn_internal.h"
 
 namespace hone::peers {
 namespace {
 
 using dnnl::memory;
-using Arguments = std::unordered_map<int, memory>;
 
-dnnl::engine& cpu() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-constexpr auto kF32 = memory::data_type::f32;
 memory::desc rows(int64_t count, int64_t length, int64_t stride) {
   return {{count, length}, kF32, memory::dims{stride, 1}};
 }
@@ -139,6 +128,12 @@ const char* describe() {
 }  // namespace hone::peers
 
 HONE_PEER_EXPORT const HonePeer* hone_peer(void) {
-  static const HonePeer peer = hone::peers::make_peer<hone::peers::ways>("onednn", hone::peers::describe);
+  static const HonePeer peer = [] {
+    using namespace hone::peers;
+    HonePeer made = make_peer<ways>("onednn", describe);
+    made.prepare_attention = prepare_attention<attention_ways, ways>;
+    made.run_attention = run_attention;
+    return made;
+  }();
   return &peer;
 }

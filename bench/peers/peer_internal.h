@@ -31,11 +31,20 @@ class Way {
   }
 };
 
-// One way and what the plan column calls it. `make` throws std::exception with the reason when it cannot.
-struct NamedWay {
-  std::string name;
-  std::function<std::unique_ptr<Way>()> make;
+// The same of attention.
+class AttentionWay {
+ public:
+  virtual ~AttentionWay() = default;
+  virtual int run(const float* q, const float* k, const float* v, float* o) = 0;
 };
+
+// One way and what the plan column calls it. `make` throws std::exception with the reason when it cannot.
+template <typename Kind>
+struct Named {
+  std::string name;
+  std::function<std::unique_ptr<Kind>()> make;
+};
+using NamedWay = Named<Way>;
 
 // m, n, k > 0. May throw.
 using ListWays = std::vector<NamedWay> (*)(const HonePeerProblem& problem, const float* b);
@@ -47,12 +56,19 @@ struct Waker {
   Floats a, b, c;
 };
 
-struct Handle {
-  HonePeerProblem problem;
-  std::unique_ptr<Way> way;  // null when the sum or the result is empty
+// The way that was kept, what the plan column says of it and the threads it uses.
+template <typename Kind>
+struct Chosen {
+  std::unique_ptr<Kind> way;
   std::string setting;
-  int threads = 1;  // that `way` uses
-  Waker waker{};    // without a way for one thread
+  int threads = 1;
+};
+
+struct Handle {
+  HonePeerProblem problem{};
+  Chosen<Way> matmul{};  // without a way when the sum or the result is empty
+  Chosen<AttentionWay> attention{};
+  Waker waker{};  // without a way for one thread
 };
 
 // Why a problem is refused; null when it is not. Sizes are limited to what a 32-bit BLAS interface can take.
@@ -70,21 +86,21 @@ inline const char* refusal(const HonePeerProblem& p, const float* b) {
 
 // Nanoseconds per call: the best of three samples of at least a millisecond, after one call to warm up. A call that
 // takes long is a sample by itself.
-inline double time_way(Way& way, const float* a, const float* b, float* c) {
+inline double time_way(const std::function<int()>& call) {
   using Clock = std::chrono::steady_clock;
   constexpr double kLongNs = 50e6;
   auto ns_since = [](Clock::time_point begin) {
     return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
   };
   const Clock::time_point start = Clock::now();
-  if (way.run(a, b, c) != 0) return std::numeric_limits<double>::infinity();
+  if (call() != 0) return std::numeric_limits<double>::infinity();
   double best = ns_since(start);
   for (int sample = 0; sample < 3 && best < kLongNs; ++sample) {
     const Clock::time_point begin = Clock::now();
     double ns = 0;
     int calls = 0;
     while (ns < 1e6) {
-      if (way.run(a, b, c) != 0) return std::numeric_limits<double>::infinity();
+      if (call() != 0) return std::numeric_limits<double>::infinity();
       ++calls;
       ns = ns_since(begin);
     }
@@ -93,74 +109,56 @@ inline double time_way(Way& way, const float* a, const float* b, float* c) {
   return best;
 }
 
-inline std::string setting_of(const NamedWay& way, int threads) {
-  return way.name + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+inline std::string setting_of(const std::string& name, int threads) {
+  return name + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
 }
-
-// Keeps the fastest of the ways it is shown. At most two live at a time, as each may own a packed copy of B.
-class Fastest {
- public:
-  Fastest(const HonePeerProblem& p, const float* b) : a_(zeros(p.m * p.lda)), c_(zeros(p.m * p.ldc)), b_(b) {
-    if (b != nullptr) return;
-    own_b_ = zeros((p.b_transposed ? p.n : p.k) * p.ldb);
-    b_ = own_b_.get();
-  }
-
-  void consider(const std::vector<NamedWay>& ways, int threads) {
-    for (const NamedWay& candidate : ways) {
-      try {
-        std::unique_ptr<Way> way = candidate.make();
-        const double ns = time_way(*way, a_.get(), b_, c_.get());
-        if (ns >= ns_) continue;
-        way_ = std::move(way);
-        ns_ = ns;
-        threads_ = threads;
-        setting_ = setting_of(candidate, threads);
-      } catch (const std::exception& e) {
-        why_ = e.what();  // another way may still work
-      }
-    }
-  }
-
-  double ns() const { return ns_; }
-
-  void into(Handle& handle) {
-    if (way_ == nullptr) throw std::runtime_error(why_);
-    handle.way = std::move(way_);
-    handle.threads = threads_;
-    handle.setting = setting_;
-  }
-
- private:
-  Floats a_, c_, own_b_;
-  const float* b_;
-  std::unique_ptr<Way> way_;
-  double ns_ = std::numeric_limits<double>::infinity();
-  int threads_ = 1;
-  std::string setting_, why_ = "the library offers no way to compute this";
-};
 
 // A call that takes longer with all threads is not tried with one.
 constexpr double kWorthAllThreadsNs = 50e6;
 
-template <ListWays kList>
-void choose(Handle& handle, const float* b) {
-  const HonePeerProblem& p = handle.problem;
-  const std::vector<NamedWay> ways = kList(p, b);
-  if (ways.size() == 1 && p.threads == 1) {
-    handle.way = ways[0].make();
-    handle.setting = setting_of(ways[0], 1);
-    return;
-  }
+// The fastest of the ways that `list` has for so many threads, and for one: hone's plans may leave threads asleep, too.
+// At most two live at a time, as each may own much memory. `call` runs a way on operands of the caller's.
+template <typename Kind>
+Chosen<Kind> fastest(int threads, const std::function<std::vector<Named<Kind>>(int)>& list,
+                     const std::function<int(Kind&)>& call) {
   const SpareBlocks spare;
-  Fastest fastest(p, b);
-  fastest.consider(ways, p.threads);
-  if (p.threads > 1 && fastest.ns() < kWorthAllThreadsNs) {  // hone's plans may leave threads asleep, too
-    HonePeerProblem alone = p;
-    alone.threads = 1;
-    fastest.consider(kList(alone, b), 1);
-  }
-  fastest.into(handle);
+  Chosen<Kind> best;
+  double best_ns = std::numeric_limits<double>::infinity();
+  std::string why = "the library offers no way to compute this";
+  auto consider = [&](int on) {
+    for (const Named<Kind>& candidate : list(on)) {
+      try {
+        std::unique_ptr<Kind> way = candidate.make();
+        const double ns = time_way([&] { return call(*way); });
+        if (ns >= best_ns) continue;
+        best = {std::move(way), setting_of(candidate.name, on), on};
+        best_ns = ns;
+      } catch (const std::exception& e) {
+        why = e.what();  // another way may still work
+      }
+    }
+  };
+  consider(threads);
+  if (threads > 1 && best_ns < kWorthAllThreadsNs) consider(1);
+  if (best.way == nullptr) throw std::runtime_error(why);
+  return best;
+}
+
+template <ListWays kList>
+Chosen<Way> choose(const HonePeerProblem& p, const float* b) {
+  const std::vector<NamedWay> ways = kList(p, b);
+  if (ways.size() == 1 && p.threads == 1) return {ways[0].make(), setting_of(ways[0].name, 1), 1};
+  const Floats a = zeros(p.m * p.lda), c = zeros(p.m * p.ldc);
+  const Floats own_b = b != nullptr ? Floats() : zeros((p.b_transposed ? p.n : p.k) * p.ldb);
+  const float* const weights = b != nullptr ? b : own_b.get();
+  return fastest<Way>(
+      p.threads,
+      [&](int threads) {
+        HonePeerProblem on = p;
+        on.threads = threads;
+        return kList(on, b);
+      },
+      [&](Way& way) { return way.run(a.get(), weights, c.get()); });
 }
 
 // `threads` as chosen: whoever computes alone must not have its other threads spinning beside it.
@@ -173,26 +171,33 @@ Waker make_waker(int threads) {
   return waker;
 }
 
-template <ListWays kList>
-void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_t error_size) {
-  auto refuse = [&](const char* why) -> void* {
-    if (error != nullptr && error_size > 0) std::snprintf(error, error_size, "%s", why);
-    return nullptr;
-  };
-  if (problem == nullptr) return refuse("no problem was given");
-  if (const char* why = refusal(*problem, b)) return refuse(why);
+// What `make` gives, or null with the reason in `error`.
+inline void* handle_or_reason(char* error, size_t error_size, const std::function<std::unique_ptr<Handle>()>& make) {
   try {
-    auto handle = std::make_unique<Handle>(Handle{*problem, nullptr, "nothing to compute"});
-    if (problem->m > 0 && problem->n > 0 && problem->k > 0) choose<kList>(*handle, b);
-    if (handle->threads > 1) handle->waker = make_waker<kList>(handle->threads);
-    return handle.release();
+    return make().release();
   } catch (const std::exception& e) {
-    return refuse(e.what());
+    if (error != nullptr && error_size > 0) std::snprintf(error, error_size, "%s", e.what());
+    return nullptr;
   }
 }
 
+template <ListWays kList>
+void* prepare(const HonePeerProblem* problem, const float* b, char* error, size_t error_size) {
+  return handle_or_reason(error, error_size, [&] {
+    if (problem == nullptr) throw std::runtime_error("no problem was given");
+    if (const char* why = refusal(*problem, b)) throw std::runtime_error(why);
+    auto handle = std::make_unique<Handle>(Handle{.problem = *problem});
+    handle->matmul.setting = "nothing to compute";
+    if (problem->m > 0 && problem->n > 0 && problem->k > 0) handle->matmul = choose<kList>(*problem, b);
+    if (handle->matmul.threads > 1) handle->waker = make_waker<kList>(handle->matmul.threads);
+    return handle;
+  });
+}
+
 inline const char* setting(void* handle) {
-  return handle == nullptr ? "" : static_cast<Handle*>(handle)->setting.c_str();
+  if (handle == nullptr) return "";
+  const Handle& h = *static_cast<Handle*>(handle);
+  return (h.attention.way != nullptr ? h.attention.setting : h.matmul.setting).c_str();
 }
 
 inline int run(void* handle, const float* a, const float* b, float* c) {
@@ -201,13 +206,13 @@ inline int run(void* handle, const float* a, const float* b, float* c) {
   const HonePeerProblem& p = h.problem;
   if (p.m == 0 || p.n == 0) return 0;
   if (c == nullptr) return 1;
-  if (h.way == nullptr) {
+  if (h.matmul.way == nullptr) {
     for (int64_t i = 0; i < p.m; ++i) std::fill_n(c + i * p.ldc, p.n, 0.0F);
     return 0;
   }
   if (a == nullptr || (b == nullptr && !p.b_constant)) return 1;
   try {
-    return h.way->run(a, b, c);
+    return h.matmul.way->run(a, b, c);
   } catch (const std::exception&) {
     return 1;
   }
@@ -224,14 +229,14 @@ inline const void* packed(void* handle, size_t* bytes) {
   if (bytes == nullptr) bytes = &ignored;
   *bytes = 0;
   const auto* h = static_cast<Handle*>(handle);
-  return h == nullptr || h->way == nullptr ? nullptr : h->way->packed(bytes);
+  return h == nullptr || h->matmul.way == nullptr ? nullptr : h->matmul.way->packed(bytes);
 }
 
 inline void release(void* handle) { delete static_cast<Handle*>(handle); }
 
 template <ListWays kList>
 HonePeer make_peer(const char* name, const char* (*describe)()) {
-  return {HONE_PEER_ABI, name, describe, prepare<kList>, setting, run, wake, packed, release};
+  return {HONE_PEER_ABI, name, describe, prepare<kList>, setting, run, wake, packed, release, nullptr, nullptr};
 }
 
 }  // namespace hone::peers

@@ -3,47 +3,19 @@
 // BLIS define the same symbols).
 #include "bench/peers/peer.h"
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <limits>
 #include <string>
 #include <vector>
+
+#include "tests/bench/peers_testing.h"
 
 namespace hone {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr const char* kNames[] = {"openblas", "blis", "onednn", "eigen", "libxsmm"};
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::string file_of(const std::string& name) { return std::string(HONE_PEER_DIR "/libhone_peer_") + name + ".so"; }
-bool is_built(const std::string& name) { return access(file_of(name).c_str(), F_OK) == 0; }
-
-// Null when it cannot be loaded, which fails the test.
-const HonePeer* load(const std::string& name) {
-  for (const char* variable : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"})
-    unsetenv(variable);
-  void* library = dlopen(file_of(name).c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: some do not survive it
-  if (library == nullptr) {
-    ADD_FAILURE() << dlerror();
-    return nullptr;
-  }
-  auto* entry = reinterpret_cast<const HonePeer* (*)()>(dlsym(library, "hone_peer"));
-  if (entry == nullptr) ADD_FAILURE() << dlerror();
-  return entry == nullptr ? nullptr : entry();
-}
-
-// A value in [-1, 1) that depends on its place alone.
-float value(int64_t i, int64_t j, int64_t salt) {
-  const uint64_t x = static_cast<uint64_t>(i * 1000003 + j * 8191 + salt) * 0x9e3779b97f4a7c15U;
-  return static_cast<float>(static_cast<double>(x >> 40) / (1 << 23) - 1);
-}
 
 std::vector<float> matrix(int64_t rows, int64_t cols, int64_t stride, int64_t salt) {
   std::vector<float> all(static_cast<size_t>(rows * stride + 1), kNan);
@@ -105,15 +77,7 @@ HonePeerProblem dense(int64_t m, int64_t n, int64_t k, int nt, int constant, int
   return {m, n, k, k, nt ? k : n, n, nt, constant, threads};
 }
 
-class Peers : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (!is_built(GetParam())) GTEST_SKIP() << "peer " << GetParam() << " is not built: its -dev package was not found";
-    peer_ = load(GetParam());
-    ASSERT_NE(peer_, nullptr);
-  }
-  const HonePeer* peer_ = nullptr;
-};
+class Peers : public PeerTest {};
 
 TEST_P(Peers, SaysWhatItIs) {
   EXPECT_EQ(peer_->abi, HONE_PEER_ABI);
@@ -192,12 +156,13 @@ TEST_P(Peers, MoreMemoryThanThereIsGivesAReason) {
   EXPECT_THAT(error, HasSubstr("no memory"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Built, Peers, testing::ValuesIn(kNames), [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(Built, Peers, testing::ValuesIn(kPeerNames),
+                         [](const auto& i) { return std::string(i.param); });
 
 TEST(PeersTogether, EachKeepsItsOwnLibrary) {
   std::vector<const HonePeer*> all;
-  for (const char* name : kNames)
-    if (is_built(name)) all.push_back(load(name));
+  for (const char* name : kPeerNames)
+    if (is_built(name)) all.push_back(load_peer(name));
   if (all.size() < 2) GTEST_SKIP() << "fewer than two peers are built";
   for (const HonePeer* peer : all) {
     ASSERT_NE(peer, nullptr);
