@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "autotune/cost/attention_cost.h"
 #include "autotune/cost/matmul_cost.h"
 
 namespace hone::autotune {

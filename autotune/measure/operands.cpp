@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "autotune/measure/values_internal.h"
 #include "kernels/matmul/program.h"
 #include "kernels/matmul/reference.h"
 
@@ -15,32 +15,6 @@ namespace {
 using matmul::BLayout;
 using matmul::EpilogueOp;
 using matmul::MatmulProblem;
-
-// splitmix64: two floats a step, fast enough to fill a 200 MB matrix in a tenth of a second, and it needs no state
-// other than a counter, so that every value can be had again.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-// In [-1, 1) with 23 random bits.
-float unit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-23f - 1.0f; }
-
-void poison(std::span<float> values) {
-  if (!values.empty()) std::memset(values.data(), 0xff, values.size_bytes());
-}
-
-void fill_row(std::span<float> row, uint64_t key) {
-  size_t i = 0;
-  for (; i + 1 < row.size(); i += 2) {
-    const uint64_t bits = mix(key + i);
-    row[i] = unit(static_cast<uint32_t>(bits));
-    row[i + 1] = unit(static_cast<uint32_t>(bits >> 32));
-  }
-  if (i < row.size()) row[i] = unit(static_cast<uint32_t>(mix(key + i)));
-}
 
 int64_t span_of(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row_stride, int64_t cols) {
   if (batch == 0 || rows == 0 || cols == 0) return 0;

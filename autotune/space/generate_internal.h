@@ -28,5 +28,6 @@ class Programs {
 
 // One for each op. Adds what is worth measuring beside the default program.
 void generate(const matmul::MatmulProblem& problem, const Target& target, Programs& programs);
+void generate(const attention::AttentionProblem& problem, const Target& target, Programs& programs);
 
 }  // namespace hone::autotune

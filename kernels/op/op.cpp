@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/text/problem_text.h"
+
 namespace hone::op {
 namespace {
 
@@ -42,15 +44,6 @@ Status other_op(const Problem& problem, const Program& program) {
   return invalid_argument(fmt::format("a program of another op than {}: '{}'", name(problem), to_string(program)));
 }
 
-// As it may be shown: one line, not endless.
-std::string shown(std::string_view text) {
-  constexpr size_t kShown = 160;
-  std::string out;
-  for (const char c : text.substr(0, kShown))
-    out += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  return text.size() > kShown ? out + "..." : out;
-}
-
 // fn(Op) for the op that `text` begins with.
 template <typename R, typename Fn>
 Result<R> with_op(std::string_view text, Fn fn) {
@@ -61,9 +54,9 @@ Result<R> with_op(std::string_view text, Fn fn) {
   names += fmt::format("{}{}", names.empty() ? "" : ", ", op_name::Op::kName);
 #include "kernels/ops.inc"
 #undef HONE_OP
-  const std::string why = text.empty() ? "is empty" : fmt::format("op '{}' is not supported", shown(word));
-  const std::string message =
-      fmt::format("problem '{}': {}; ops: {} at column 1; grammar: {}", shown(text), why, names, problem_grammar());
+  const std::string why = text.empty() ? "is empty" : fmt::format("op '{}' is not supported", text::printable(word));
+  const std::string message = fmt::format("problem '{}': {}; ops: {} at column 1; grammar: {}", text::printable(text),
+                                          why, names, problem_grammar());
   return text.empty() ? invalid_argument(message) : unsupported(message);
 }
 

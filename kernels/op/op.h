@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "kernels/attention/op.h"
 #include "kernels/ir/ir.h"
 #include "kernels/matmul/op.h"
 #include "kernels/op/types.h"

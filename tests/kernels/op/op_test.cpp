@@ -10,7 +10,8 @@ namespace {
 using testing::HasSubstr;
 
 // One problem of each op.
-constexpr std::string_view kProblems[] = {"matmul:f32:m=7,n=96,k=64,b=nt:+bias"};
+constexpr std::string_view kProblems[] = {"matmul:f32:m=7,n=96,k=64,b=nt:+bias",
+                                          "attention:f32:b=2,hq=4,hkv=2,q=5,kv=77,d=40:causal"};
 
 TEST(Op, DefaultProgramsAreLegalAndTheirTextsGoRound) {
   for (const std::string_view text : kProblems) {
@@ -49,10 +50,43 @@ TEST(Op, DistanceIsInDoublingsOfWhatAFamilyDiffersIn) {
   EXPECT_EQ(rows(other), 32);
 }
 
+TEST(Op, DistanceOfAttentionCountsBatchRowsAndKeys) {
+  const Problem one = *parse_problem("attention:f32:b=1,hq=4,hkv=2,q=1,kv=512,d=64");
+  const Problem other = *parse_problem("attention:f32:b=2,hq=4,hkv=2,q=1,kv=2048,d=64");
+  EXPECT_EQ(family(one), family(other));
+  EXPECT_EQ(distance(one, other), 3);
+  EXPECT_EQ(sizes_text(other), "b=2,q=1,kv=2048");
+  EXPECT_GT(distance(one, *parse_problem("matmul:f32:m=1,n=2,k=3")), 1e9);
+}
+
+TEST(Op, OpsDoNotMix) {
+  const Problem matmul = *parse_problem(kProblems[0]), attention = *parse_problem(kProblems[1]);
+  const Program program = default_program(matmul, {.isa = Isa::kAvx2, .caches = {}, .numerics = ""});
+  EXPECT_EQ(legal(attention, program).code(), Code::kInvalidArgument);
+  EXPECT_FALSE(lower(attention, program).ok());
+  EXPECT_FALSE(parse_program(attention, to_string(program)).ok());
+}
+
+TEST(Op, DefaultProgramsHaveTheClassThatIsWanted) {
+  const Problem problem = *parse_problem(kProblems[1]);
+  for (const char* wanted : {"ordered", "online(64)", "split(256,4)"}) {
+    ASSERT_TRUE(check_numerics(problem, wanted).ok()) << wanted;
+    for (const Isa isa : all_isas()) {
+      const Program program = default_program(problem, {.isa = isa, .caches = {}, .numerics = wanted});
+      EXPECT_EQ(numerics(program), wanted);
+      EXPECT_TRUE(legal(problem, program).ok()) << legal(problem, program).to_string();
+      EXPECT_FALSE(numerics_allowed(problem, "default", wanted));
+      EXPECT_TRUE(numerics_allowed(problem, "any", wanted));
+    }
+  }
+  for (const char* wanted : {"online(100)", "online(256", "split(256)", "tuned"})
+    EXPECT_EQ(check_numerics(problem, wanted).code(), Code::kInvalidArgument) << wanted;
+}
+
 TEST(Op, ErrorsNameTheOps) {
   const Result<Problem> none = parse_problem("conv:f32:n=1");
   EXPECT_EQ(none.status().code(), Code::kUnsupported);
-  EXPECT_THAT(none.status().message(), HasSubstr("op 'conv' is not supported; ops: matmul"));
+  EXPECT_THAT(none.status().message(), HasSubstr("op 'conv' is not supported; ops: matmul, attention"));
   EXPECT_THAT(none.status().message(), HasSubstr("at column 1"));
   EXPECT_EQ(parse_problems("").status().code(), Code::kInvalidArgument);
   EXPECT_THAT(parse_problem("matmul:f32:m=1").status().message(), HasSubstr("key 'n' is missing"));
