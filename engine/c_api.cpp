@@ -1,42 +1,22 @@
-// The C API is the C++ API behind opaque handles. Every function that can fail goes through `call`, which keeps the
-// message for this thread and lets no exception out.
+// The C API is the C++ API behind opaque handles. Every function that can fail goes through `call`.
 #include "hone/hone.h"
 
 #include <algorithm>
-#include <exception>
 #include <iterator>
-#include <new>
 #include <string>
 
 #include "engine/base/version.h"
+#include "engine/c_api_internal.h"
 #include "hone/engine.hpp"
-
-struct hone_engine {
-  hone::Engine engine;
-  hone::EngineInfo info;
-};
 
 struct hone_matmul {
   hone::Matmul matmul;
 };
 
-struct hone_plan {
-  hone::PlanInfo plan;
-  hone_plan_info info;
-};
-
+namespace hone::c_api {
 namespace {
-
-using hone::Status;
-
-// One list for both enumerations: a status of C is a code of C++, a step of the epilogue likewise.
-static_assert(static_cast<int>(hone::Code::kOk) == HONE_OK && static_cast<int>(hone::Code::kInternal) == HONE_INTERNAL);
-static_assert(static_cast<int>(hone::Code::kResourceExhausted) == HONE_RESOURCE_EXHAUSTED);
-static_assert(static_cast<int>(hone::Epilogue::kBias) == HONE_EPILOGUE_BIAS &&
-              static_cast<int>(hone::Epilogue::kSilu) == HONE_EPILOGUE_SILU &&
-              static_cast<int>(hone::Epilogue::kResidual) == HONE_EPILOGUE_RESIDUAL);
-
 thread_local std::string last_error;
+}  // namespace
 
 hone_status fail(hone_status code, const char* message) noexcept {
   try {
@@ -47,22 +27,36 @@ hone_status fail(hone_status code, const char* message) noexcept {
   return code;
 }
 
-template <typename Body>
-hone_status call(Body body) noexcept {
-  try {
-    const Status status = body();
-    if (status.ok()) return HONE_OK;
-    return fail(static_cast<hone_status>(status.code()), status.message().c_str());
-  } catch (const std::bad_alloc&) {
-    return fail(HONE_RESOURCE_EXHAUSTED, "out of memory");
-  } catch (const std::exception& e) {
-    return fail(HONE_INTERNAL, e.what());
-  } catch (...) {
-    return fail(HONE_INTERNAL, "unknown exception");
-  }
+hone_plan* make_plan(PlanInfo info) {
+  auto made = std::make_unique<hone_plan>(hone_plan{std::move(info), {}});
+  const PlanInfo& p = made->plan;
+  made->info = {.problem = p.problem.c_str(),
+                .program = p.program.c_str(),
+                .codegen = p.codegen.c_str(),
+                .numerics = p.numerics.c_str(),
+                .reason = p.reason.c_str(),
+                .from = p.from ? p.from->problem.c_str() : nullptr,
+                .from_difference = p.from ? p.from->difference.c_str() : nullptr,
+                .threads = p.threads,
+                .rejected_length = p.rejected.size(),
+                .schedule = p.schedule.c_str()};
+  return made.release();
 }
 
-Status null_argument(const char* name) { return hone::invalid_argument(std::string(name) + " is NULL"); }
+}  // namespace hone::c_api
+
+namespace {
+
+using hone::Status;
+using hone::c_api::call;
+using hone::c_api::null_argument;
+
+// One list for both enumerations: a status of C is a code of C++, a step of the epilogue likewise.
+static_assert(static_cast<int>(hone::Code::kOk) == HONE_OK && static_cast<int>(hone::Code::kInternal) == HONE_INTERNAL);
+static_assert(static_cast<int>(hone::Code::kResourceExhausted) == HONE_RESOURCE_EXHAUSTED);
+static_assert(static_cast<int>(hone::Epilogue::kBias) == HONE_EPILOGUE_BIAS &&
+              static_cast<int>(hone::Epilogue::kSilu) == HONE_EPILOGUE_SILU &&
+              static_cast<int>(hone::Epilogue::kResidual) == HONE_EPILOGUE_RESIDUAL);
 
 const char* text(const char* s) { return s == nullptr ? "" : s; }
 
@@ -144,7 +138,7 @@ const char* hone_status_name(hone_status status) {
   return hone::code_name(static_cast<hone::Code>(status)).data();  // literals, so NUL terminated
 }
 
-const char* hone_last_error(void) { return last_error.c_str(); }
+const char* hone_last_error(void) { return hone::c_api::last_error.c_str(); }
 
 const char* hone_version(void) { return hone::version().data(); }
 
@@ -230,19 +224,7 @@ hone_status hone_matmul_plan(const hone_matmul* matmul, int64_t m, hone_plan** p
     if (plan == nullptr) return null_argument("plan");
     hone::Result<hone::PlanInfo> info = matmul->matmul.plan(m);
     if (!info.ok()) return info.status();
-    auto made = std::make_unique<hone_plan>(hone_plan{*std::move(info), {}});
-    const hone::PlanInfo& p = made->plan;
-    made->info = {.problem = p.problem.c_str(),
-                  .program = p.program.c_str(),
-                  .codegen = p.codegen.c_str(),
-                  .numerics = p.numerics.c_str(),
-                  .reason = p.reason.c_str(),
-                  .from = p.from ? p.from->problem.c_str() : nullptr,
-                  .from_difference = p.from ? p.from->difference.c_str() : nullptr,
-                  .threads = p.threads,
-                  .rejected_length = p.rejected.size(),
-                  .schedule = p.schedule.c_str()};
-    *plan = made.release();
+    *plan = hone::c_api::make_plan(*std::move(info));
     return {};
   });
 }

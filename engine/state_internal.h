@@ -1,4 +1,4 @@
-// What the matmuls of one engine share.
+// What the prepared ops of one engine share.
 #pragma once
 
 #include <memory>
@@ -22,6 +22,7 @@ class Engine::State {
   std::vector<jit::CodeGenerator*> generators;  // that may be used, preferred first
   plan::KernelCache kernels;
   jit::WorkspacePool workspaces;  // of all kernels
+  jit::WorkspacePool partials;    // what kernels of one program hand on to the next, for each call
   Schedules schedules;
 
   // The generators that emit `isa` here, `first` before the others.

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "engine/runtime/schedule.h"
-#include "tests/engine/api_util.h"
+#include "tests/engine/attention_util.h"
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HONE_COUNTS_MALLOC 1
@@ -50,6 +50,7 @@ int posix_memalign(void** out, size_t align, size_t size) {
 namespace hone {
 namespace {
 
+using testing_api::AttentionOperands;
 using testing_api::Operands;
 
 #if HONE_COUNTS_MALLOC
@@ -78,6 +79,52 @@ TEST_P(EngineAllocation, NoneInAHundredCalls) {
       counting = false;
       EXPECT_TRUE(ok);
       EXPECT_EQ(allocations.load(), 0) << "m=" << m << " constant=" << constant << " threads=" << GetParam();
+    }
+  }
+}
+
+// Varied lengths, split keys, pages, and a cache that grows by a token at each call: nothing is copied, nothing is
+// made.
+TEST_P(EngineAllocation, NoneInAHundredCallsOfAttention) {
+  const Engine engine = Engine::create({.use_database = false, .threads = GetParam()}).value();
+  for (const char* numerics : {"", "split(256,4)"}) {
+    for (bool cached : {false, true}) {
+      const AttentionSpec spec{.heads = 8,
+                               .kv_heads = 2,
+                               .head_dim = 64,
+                               .causal = true,
+                               .lse = true,
+                               .page = 32,
+                               .cache = cached,
+                               .numerics = numerics,
+                               .max_q = 64,
+                               .max_kv = 1024};
+      Result<Attention> attention = engine.prepare(spec);
+      ASSERT_TRUE(attention.ok()) << attention.status().to_string();
+      std::vector<AttentionOperands> batch;
+      std::vector<AttentionSequence> call;
+      for (int64_t q : {1, 64, 7}) batch.emplace_back(spec, q, 600);
+      std::optional<KvCache> cache;
+      if (cached) cache = attention->cache({.sequences = 3, .capacity = 1024}).value();
+      for (int64_t s = 0; s < 3; ++s) {
+        AttentionOperands& o = batch[static_cast<size_t>(s)];
+        if (cached) testing_api::append_all(*cache, s, o, 600);
+        call.push_back(cached ? testing_api::from_cache(o, s) : o.sequence);
+      }
+      const KvCache* const from = cached ? &*cache : nullptr;
+      const KvRows token{
+          .tokens = 1, .key = batch[0].key_row(0, 0), .value = batch[0].value_row(0, 0), .k_head = 64, .v_head = 64};
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(attention->run(call, from).ok());  // threads start, their pools fill
+      allocations = 0;
+      counting = true;
+      bool ok = true;
+      for (int i = 0; i < 100; ++i) {
+        if (cached) ok &= cache->append(0, token).ok();
+        ok &= attention->run(call, from).ok();
+      }
+      counting = false;
+      EXPECT_TRUE(ok);
+      EXPECT_EQ(allocations.load(), 0) << numerics << " cached=" << cached << " threads=" << GetParam();
     }
   }
 }

@@ -1,7 +1,6 @@
 // The public C++ API: specs, plans with their reasons, databases.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "engine/runtime/trace.h"
 #include "kernels/matmul/program.h"
 #include "tests/engine/api_util.h"
+#include "tests/engine/database_util.h"
 
 namespace hone {
 namespace {
@@ -23,17 +23,8 @@ using ::testing::HasSubstr;
 using testing_api::check;
 using testing_api::Operands;
 
-// A database with decisions as the tuner of this machine and build would have stored them.
-class EngineWithDatabase : public ::testing::Test {
+class EngineWithDatabase : public testing_api::DatabaseTest {
  protected:
-  void SetUp() override {
-    target_ = plan::make_target(detect_machine().value(), 2, jit::compiling_generators());
-    if (target_.codegens.empty()) GTEST_SKIP() << "no code generator can run here";
-  }
-  void TearDown() override {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::remove((path_ + suffix).c_str());
-  }
-
   std::string program(int64_t mr, int64_t nr, int64_t unroll_k = 1) const {
     const Isa isa = Isa::kAvx2;
     matmul::TransformProgram p{.isa = isa, .lanes = 8, .mr = mr, .nr = nr, .mc = mr * 8, .nc = nr * 4, .kc = 64};
@@ -41,44 +32,6 @@ class EngineWithDatabase : public ::testing::Test {
     p.unroll_k = static_cast<int>(unroll_k);
     return matmul::to_string(p);
   }
-
-  void store(const std::string& problem_text, const std::string& program_text, int threads = 1) {
-    const matmul::MatmulProblem p = matmul::parse_problem(problem_text).value();
-    Result<std::unique_ptr<db::Store>> db = db::open({.path = path_});
-    ASSERT_TRUE(db.ok()) << db.status().to_string();
-    Result<int64_t> run = (*db)->begin_run({.key = target_.key, .label = machine_to_json(detect_machine().value())},
-                                           {.engine = target_.engine, .codegens = ""},
-                                           {.seed = 1, .cache_mode = "warm", .noise_bound = 0.01, .settings = "{}"});
-    ASSERT_TRUE(run.ok()) << run.status().to_string();
-    db::Decision d;
-    d.problem = {.text = matmul::to_string(p), .family = matmul::family(p), .m = p.m};
-    d.winner = {.program = program_text,
-                .codegen = target_.codegens[0].name,
-                .codegen_version = target_.codegens[0].version,
-                .threads = threads,
-                .numerics = "ordered"};
-    d.fallback = d.winner;
-    d.ns = d.default_ns = 1000;
-    ASSERT_TRUE((*db)->add_decision(*run, d).ok());
-  }
-
-  // How regions of 2 threads were found to run best on this machine.
-  void store_schedule(const std::string& kind, int64_t min_work) {
-    const db::ScheduleChoice choice{
-        .machine = {.key = target_.key, .label = machine_to_json(detect_machine().value())},
-        .build = {.engine = target_.engine, .codegens = ""},
-        .threads = 2,
-        .schedule = kind,
-        .min_work = min_work,
-        .fork_joins = {{kind, 1, 2, 3, 4}},
-    };
-    ASSERT_TRUE((*db::open({.path = path_}))->save_schedule(choice).ok());
-  }
-
-  Engine engine() const { return Engine::create({.database = path_, .threads = 2}).value(); }
-
-  plan::Target target_;
-  std::string path_ = ::testing::TempDir() + "hone_engine_" + std::to_string(getpid()) + ".db";
 };
 
 TEST_F(EngineWithDatabase, RunsWhatWasTunedAndSaysWhy) {

@@ -181,7 +181,10 @@ struct EngineInfo {
   std::optional<int64_t> min_work;
 };
 
-// Owns what matmuls share: tuned plans, compiled kernels, threads. Cheap to copy; thread safe.
+struct AttentionSpec;
+class Attention;
+
+// Owns what prepared ops share: tuned plans, compiled kernels, threads. Cheap to copy; thread safe.
 class HONE_API Engine {
  public:
   // Errors: invalid_argument (threads < 0 or too many, a database path that is something else, a bad HONE_CPU,
@@ -194,6 +197,8 @@ class HONE_API Engine {
   Result<Matmul> prepare(const MatmulSpec& spec, const float* weights) const;
   // B comes with each call, and is read where it is.
   Result<Matmul> prepare(const MatmulSpec& spec) const;
+  // hone/attention.hpp. Errors: invalid_argument naming the field, resource_exhausted.
+  Result<Attention> prepare(const AttentionSpec& spec) const;
 
   EngineInfo info() const;
 

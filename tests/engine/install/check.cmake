@@ -22,7 +22,7 @@ run(${CMAKE_COMMAND} --install "${BUILD}" --component engine --prefix "${SCRATCH
 run(${CMAKE_COMMAND} -S "${SOURCE}/examples" -B "${SCRATCH}/build" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix"
   "-DCMAKE_C_FLAGS=${FLAGS} -Wall -Wextra -pedantic" "-DCMAKE_CXX_FLAGS=${FLAGS} -Wall -Wextra -pedantic")
 run(${CMAKE_COMMAND} --build "${SCRATCH}/build")
-foreach(example matmul_cpp matmul_c)
+foreach(example matmul_cpp matmul_c attention_cpp)
   run(${CMAKE_COMMAND} -E env "HONE_DB=${SCRATCH}/hone.db" "${SCRATCH}/build/${example}")
 endforeach()
 
@@ -37,7 +37,7 @@ if(NM)
   # A lower-case type letter is a local symbol.
   list(FILTER symbols INCLUDE REGEX "^[0-9a-f]* [A-Z] ")
   foreach(symbol IN LISTS symbols)
-    if(NOT symbol MATCHES " (hone_[a-z_]+|hone::(Engine|Matmul|MatmulSpec|Status)::[a-z_]+(\\[abi:cxx11\\])?\\(.*|hone::code_name\\(.*)$")
+    if(NOT symbol MATCHES " (hone_[a-z_]+|hone::(Engine|Matmul|MatmulSpec|Attention|AttentionSpec|KvCache|Status)::[a-z_]+(\\[abi:cxx11\\])?\\(.*|hone::code_name\\(.*)$")
       message(FATAL_ERROR "libhone_engine exports ${symbol}")
     endif()
   endforeach()

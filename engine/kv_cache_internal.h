@@ -1,0 +1,66 @@
+// Keys and values of some sequences, where attention reads them.
+//
+//   contiguous   K [sequences][kv_heads][capacity][d], or per head [ceil(capacity / 16)][d][16]; V likewise by rows
+//   paged        the same with pages in the place of sequences, and a table of pages for each sequence
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/attention_spec_internal.h"
+#include "engine/base/aligned_buffer.h"
+#include "engine/state_internal.h"
+#include "hone/attention.hpp"
+
+namespace hone {
+
+class KvCache::Impl {
+ public:
+  static Result<KvCache> create(std::shared_ptr<Engine::State> state, const AttentionForm& form,
+                                const KvCacheSpec& spec);
+
+  Status append(int64_t sequence, const KvRows& rows);
+  Status truncate(int64_t sequence, int64_t length);
+  int64_t length(int64_t sequence) const { return holds(sequence) ? sequences_[index(sequence)].length : 0; }
+  int64_t bytes() const { return keys_.size() + values_.size(); }
+  int64_t free_pages() const;
+  bool blocked() const { return form_.problem.k == attention::KeyLayout::kBlocked; }
+
+  // Whether an attention of this problem can read it.
+  Status check_fits(const attention::AttentionProblem& problem) const;
+  // How many keys a call sees that asks for `wanted` of them, 0: all. Error: no such sequence, more than there are.
+  Result<int64_t> keys(int64_t sequence, int64_t wanted) const;
+  void set_operands(int64_t sequence, attention::Sequence& operands) const;
+
+ private:
+  struct Cached {
+    int64_t length = 0;
+    int64_t pages = 0;           // in use, from the front of the table
+    std::vector<int32_t> table;  // as many entries as a full sequence needs
+  };
+  struct Append;
+
+  Impl(std::shared_ptr<Engine::State> state, const AttentionForm& form, const KvCacheSpec& spec);
+  Status allocate();
+  bool holds(int64_t sequence) const { return sequence >= 0 && sequence < spec_.sequences; }
+  static size_t index(int64_t i) { return static_cast<size_t>(i); }
+  Status check_sequence(int64_t sequence) const;
+  Status check_rows(const Cached& cached, const KvRows& rows) const;
+  Status take_pages(Cached& cached, int64_t length);
+  void give_pages(Cached& cached, int64_t length);
+  void append_head(const Append& append, int64_t head) const;
+
+  const std::shared_ptr<Engine::State> state_;
+  const AttentionForm form_;
+  KvCacheSpec spec_;
+  int64_t rows_ = 0;                         // that a head has in one block (a sequence or a page)
+  int64_t key_head_ = 0, value_head_ = 0;    // elements from head to head
+  int64_t key_block_ = 0, value_block_ = 0;  // elements from block to block
+  AlignedBuffer keys_, values_;
+  std::vector<Cached> sequences_;
+  mutable std::mutex mutex_;   // of free_
+  std::vector<int32_t> free_;  // pages, the next one last
+};
+
+}  // namespace hone
