@@ -14,42 +14,15 @@ namespace {
 // A sample shorter than this is repeated: below it the clock's own cost shows.
 constexpr double kSampleNs = 20e3;
 
-// Peers add in orders of their own, so their results differ from ours by rounding: at |a|, |b| < 1 a difference is
-// below 1e-5 sqrt(k) unless an element is wrong, which shows as an error near sqrt(k) / 3.
-double tolerance(int64_t k) { return 1e-5 * std::sqrt(static_cast<double>(std::max<int64_t>(k, 1))); }
-
-// Of another op there are none to see it.
-matmul::MatmulProblem as_peers_see_it(const op::Problem& problem) {
-  const auto* of_matmul = std::get_if<matmul::MatmulProblem>(&problem);
-  matmul::MatmulProblem p = of_matmul != nullptr ? *of_matmul : matmul::MatmulProblem();
-  // Where B may be packed, [k, n] is the layout that every peer documents first.
-  if (p.b == matmul::BLayout::kPacked) p.b = matmul::BLayout::kNn;
-  return p;
-}
-
 }  // namespace
-
-std::string peers_lack(const op::Problem& problem) {
-  const auto* of_matmul = std::get_if<matmul::MatmulProblem>(&problem);
-  if (of_matmul == nullptr) return fmt::format("peers do not know {}", op::name(problem));
-  const matmul::MatmulProblem& p = *of_matmul;
-  // Not every peer checks for an empty matrix before it reads one.
-  if (p.m == 0 || p.n == 0 || p.k == 0) return "peers are compared where m, n and k are at least 1";
-  if (!p.epilogue.empty()) return "peers have no epilogue: compare the problem without it";
-  if (p.batch != 1) return "peers are compared without batch";
-  if (p.alpha != 1 || p.beta != 0) return "peers are compared with alpha=1, beta=0";
-  return "";
-}
 
 Result<std::unique_ptr<BenchRacer>> BenchRacer::create(const op::Problem& problem,
                                                        const std::vector<autotune::Candidate>& candidates,
                                                        std::span<const HonePeer* const> peers, int threads,
                                                        autotune::Clock& clock, const autotune::RacerOptions& options,
                                                        std::shared_ptr<autotune::Weights>* peer_weights) {
-  const auto* of_matmul = std::get_if<matmul::MatmulProblem>(&problem);
-  const bool b_constant = of_matmul != nullptr && of_matmul->b == matmul::BLayout::kPacked;
-  std::unique_ptr<BenchRacer> racer(new BenchRacer(as_peers_see_it(problem), b_constant, candidates.size(), peers,
-                                                   threads, clock, options, peer_weights));
+  std::unique_ptr<BenchRacer> racer(
+      new BenchRacer(problem, candidates.size(), peers, threads, clock, options, peer_weights));
   HONE_ASSIGN_OR_RETURN(racer->plans_, autotune::KernelRacer::create(problem, candidates, clock, options));
   return racer;
 }
@@ -95,29 +68,17 @@ void BenchRacer::release(int i) {
 
 autotune::Prepared BenchRacer::prepare_peer(int i) {
   if (ready_.contains(i)) return {};
-  if (operands_ == nullptr) {
-    Result<autotune::Operands> made = autotune::Operands::create(problem_, options_.seed, peer_weights_);
+  if (work_ == nullptr) {
+    Result<std::unique_ptr<PeerWork>> made = make_peer_work(problem_, options_.seed, peer_weights_);
     if (!made.ok()) return {db::Outcome::kRefused, made.status().message()};
-    operands_ = std::make_unique<autotune::Operands>(std::move(*made));
+    work_ = std::move(*made);
   }
-  const HonePeerProblem wanted{problem_.m,
-                               problem_.n,
-                               problem_.k,
-                               problem_.row_stride_a(),
-                               problem_.row_stride_b(),
-                               problem_.row_stride_c(),
-                               problem_.b == matmul::BLayout::kNt,
-                               b_constant_ ? 1 : 0,
-                               threads_};
-  char error[256] = "";
-  void* handle = peer(i).prepare(&wanted, operands_->view().b, error, sizeof error);
-  if (handle == nullptr) return {db::Outcome::kRefused, error};
-  ready_[i] = {handle, 1};
-  operands_->reset_c();
-  const matmul::MatmulOperands operands = operands_->view();
-  if (peer(i).run(handle, operands.a, operands.b, operands.c) != 0)
-    return {db::Outcome::kRefused, fmt::format("{} failed", peer(i).name)};
-  if (Status s = check(peer(i)); !s.ok()) {
+  const Result<void*> handle = work_->prepare(peer(i), threads_);
+  if (!handle.ok()) return {db::Outcome::kRefused, handle.status().message()};
+  ready_[i] = {*handle, 1};
+  work_->reset();
+  if (!work_->run(peer(i), *handle)) return {db::Outcome::kRefused, fmt::format("{} failed", peer(i).name)};
+  if (Status s = work_->check(peer(i)); !s.ok()) {
     release(i);
     return {db::Outcome::kWrong, s.message()};
   }
@@ -128,27 +89,8 @@ autotune::Prepared BenchRacer::prepare_peer(int i) {
   return {};
 }
 
-Status BenchRacer::check(const HonePeer& p) {
-  autotune::Cells cells;
-  for (int64_t i : {int64_t{0}, problem_.m / 2, problem_.m - 1})
-    if (i >= 0 && (cells.rows.empty() || cells.rows.back() != i)) cells.rows.push_back(i);
-  for (int64_t j = 0; j < problem_.n; j += std::max<int64_t>(1, problem_.n / 37)) cells.cols.push_back(j);
-  const std::vector<float> expected = operands_->reference(cells);
-  const float* c = operands_->view().c;
-  size_t at = 0;
-  for (int64_t i : cells.rows) {
-    for (int64_t j : cells.cols) {
-      const float got = c[i * problem_.row_stride_c() + j];
-      const float want = expected[at++];
-      if (!(std::abs(got - want) <= tolerance(problem_.k)))
-        return data_loss(fmt::format("{}: C[{}, {}] is {}, should be {}", p.name, i, j, got, want));
-    }
-  }
-  return {};
-}
-
 void BenchRacer::flush(int i) {
-  std::vector<std::span<const std::byte>> ranges = operands_->ranges();
+  std::vector<std::span<const std::byte>> ranges = work_->ranges();
   size_t bytes = 0;
   if (const void* packed = peer(i).packed(ready_[i].handle, &bytes); packed != nullptr)
     ranges.emplace_back(static_cast<const std::byte*>(packed), bytes);
@@ -161,15 +103,12 @@ Result<int64_t> BenchRacer::sample_peer(int i) {
     flush(i);
     peer(i).wake(ready.handle);
   }
-  const matmul::MatmulOperands operands = operands_->view();
   // Warm means after a call of its own, as for the plans: it fetches the operands and wakes the threads.
-  if (options_.cache == autotune::CacheMode::kWarm &&
-      peer(i).run(ready.handle, operands.a, operands.b, operands.c) != 0)
+  if (options_.cache == autotune::CacheMode::kWarm && !work_->run(peer(i), ready.handle))
     return internal_error(fmt::format("{} failed", peer(i).name));
   const int64_t begin = clock_.now_ns();
   for (int64_t r = 0; r < ready.repeat; ++r)
-    if (peer(i).run(ready.handle, operands.a, operands.b, operands.c) != 0)
-      return internal_error(fmt::format("{} failed", peer(i).name));
+    if (!work_->run(peer(i), ready.handle)) return internal_error(fmt::format("{} failed", peer(i).name));
   const int64_t ns = (clock_.now_ns() - begin) / ready.repeat;
   if (ns <= 0) return internal_error("a time of 0 was measured");
   return ns;
