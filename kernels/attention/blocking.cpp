@@ -75,6 +75,16 @@ AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const
   return canonical(problem, p);
 }
 
+AttentionProgram materialised_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches) {
+  AttentionProgram p = default_program(problem, isa, caches, "ordered");
+  p.algorithm = Algorithm::kMaterialised;
+  // A tile has all rows of the task: a strip of K is transposed once for all of them.
+  if (p.pack_k == PackK::kBlock) p.pack_k = PackK::kStrip;
+  p.bq = std::max<int64_t>(problem.q, 1);
+  while (p.bq > 1 && !legal(problem, p).ok()) p.bq = ceil_div(p.bq, 2);
+  return canonical(problem, p);
+}
+
 double region_work(const AttentionProblem& problem) {
   // An element of K or V that comes from memory takes as long as 8 multiply-adds.
   return std::max(problem.flops() / 2, problem.kv_bytes() / 4 * 8);

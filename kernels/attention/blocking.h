@@ -27,6 +27,10 @@ std::optional<NumericsClass> parse_class(std::string_view name);
 AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches,
                                  std::string_view numerics = {});
 
+// What is done without a fused kernel, to compare with: all scores, their softmax, the values. As many rows in a task
+// as its workspace allows. Class ordered.
+AttentionProgram materialised_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches);
+
 // Multiply-adds of a problem, or those that one core does while K, V, Q and O move to and from memory if these are
 // more.
 double region_work(const AttentionProblem& problem);

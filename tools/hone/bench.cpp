@@ -11,6 +11,7 @@
 #include "bench/peers/settle.h"
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
+#include "kernels/attention/blocking.h"
 #include "kernels/op/op.h"
 #include "tools/hone/bench_racer.h"
 #include "tools/hone/bench_report.h"
@@ -47,11 +48,45 @@ struct Setup {
   bool line_per_codegen = false;
   plan::Decisions decisions;
   std::vector<const HonePeer*> peers;
+  bool all_peers = false;     // --compare all: those that have nothing to say are left out
+  bool materialised = false;  // compare with kMaterialised
   std::string numerics;
   autotune::Peak peak;
 };
 
+// Ours without a fused kernel, of attention.
+constexpr std::string_view kMaterialised = "hone-materialised";
+
+const attention::AttentionProblem* of_attention(const op::Problem& problem) {
+  return std::get_if<attention::AttentionProblem>(&problem);
+}
+
 bool names_a_program(const std::string& plan) { return plan != "tuned" && plan != "default" && plan != "both"; }
+
+// Whom --compare names.
+Status find_peers(const std::string& compare, Setup& s) {
+  s.all_peers = compare == "all";
+  if (s.all_peers) {
+    s.materialised = true;
+    for (const std::string& name : peer_names())
+      if (const Result<const HonePeer*> peer = load_peer(name); peer.ok()) s.peers.push_back(*peer);
+    if (s.peers.empty()) note("no peer is built here: install their -dev packages and build bench (bench/README.md)");
+    return {};
+  }
+  if (compare.empty()) return {};
+  for (const std::string& name : CLI::detail::split(compare, ',')) {
+    if (name == kMaterialised) {
+      if (std::none_of(s.shapes.begin(), s.shapes.end(),
+                       [](const op::Shape& shape) { return of_attention(shape.problem); }))
+        return invalid_argument(fmt::format("--compare {} is for attention, and none of the problems is one", name));
+      s.materialised = true;
+      continue;
+    }
+    HONE_ASSIGN_OR_RETURN(const HonePeer* peer, load_peer(name));
+    s.peers.push_back(peer);
+  }
+  return {};
+}
 
 Result<Setup> prepare(const BenchArgs& args) {
   Setup s;
@@ -79,16 +114,7 @@ Result<Setup> prepare(const BenchArgs& args) {
       s.generators.push_back(g);
     }
   }
-  if (args.compare == "all") {
-    for (const std::string& name : peer_names())
-      if (const Result<const HonePeer*> peer = load_peer(name); peer.ok()) s.peers.push_back(*peer);
-    if (s.peers.empty()) note("no peer is built here: install their -dev packages and build bench (bench/README.md)");
-  } else if (!args.compare.empty()) {
-    for (const std::string& name : CLI::detail::split(args.compare, ',')) {
-      HONE_ASSIGN_OR_RETURN(const HonePeer* peer, load_peer(name));
-      s.peers.push_back(peer);
-    }
-  }
+  HONE_RETURN_IF_ERROR(find_peers(args.compare, s));
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_store(args.db, db::OpenMode::kReadOnly));
   HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*store));
   for (const int threads : s.threads) {
@@ -130,6 +156,18 @@ Status add_resolved(const op::Problem& problem, const Setup& s, int threads, boo
   return {};
 }
 
+// A baseline, not a plan: of whatever numerics class.
+void add_materialised(const op::Problem& problem, const Setup& s, int threads, Contest& contest) {
+  const attention::AttentionProblem* const p = of_attention(problem);
+  const Result<Isa> isa = s.machine.best_isa();
+  if (!s.materialised || p == nullptr || !isa.ok() || s.generators.empty()) return;
+  const op::Program program = attention::materialised_program(*p, *isa, blocking_caches(s.machine));
+  const std::string codegen(s.generators.front()->name());
+  contest.implementations.push_back(
+      {std::string(kMaterialised), fmt::format("{} {}", codegen, op::to_string(program))});
+  contest.candidates.push_back({program, codegen, threads});
+}
+
 Result<Contest> contest_of(const op::Problem& problem, const Setup& s, int threads, const BenchArgs& args) {
   Contest contest;
   if (args.plan == "tuned" || args.plan == "both")
@@ -148,6 +186,7 @@ Result<Contest> contest_of(const op::Problem& problem, const Setup& s, int threa
       contest.candidates.push_back({program, std::string(g->name()), threads});
     }
   }
+  add_materialised(problem, s, threads, contest);
   return contest;
 }
 
@@ -218,9 +257,10 @@ Status bench_problem(const op::Problem& problem, const Setup& s, int threads, co
     return {};
   }
   const std::string lack = peers_lack(problem);
-  if (lack.empty())
-    for (const HonePeer* peer : s.peers) contest.implementations.push_back({peer->name, peer->describe()});
-  const std::span<const HonePeer* const> peers = lack.empty() ? std::span(s.peers) : std::span<const HonePeer* const>();
+  std::vector<const HonePeer*> peers;
+  for (const HonePeer* peer : s.peers)
+    if (lack.empty() && (!s.all_peers || knows(*peer, problem))) peers.push_back(peer);
+  for (const HonePeer* peer : peers) contest.implementations.push_back({peer->name, peer->describe()});
   autotune::SteadyClock clock;
   HONE_ASSIGN_OR_RETURN(
       const std::unique_ptr<BenchRacer> racer,
@@ -312,7 +352,9 @@ void add_bench(CLI::App& app, Run& run) {
   add_numerics(*command, args->numerics);
   command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)")
       ->check(not_empty());
-  command->add_option("--compare", args->compare, "openblas,blis,onednn,eigen,libxsmm, or all that are here")
+  command
+      ->add_option("--compare", args->compare,
+                   "openblas,blis,onednn,eigen,libxsmm,hone-materialised (attention), or all that are here")
       ->check(not_empty());
   command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 25)")
       ->check(CLI::Range(1, 1000000));

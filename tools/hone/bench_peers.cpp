@@ -198,6 +198,10 @@ std::string peers_lack(const op::Problem& problem) {
   return std::visit([](const auto& p) { return lack(p); }, problem);
 }
 
+bool knows(const HonePeer& peer, const op::Problem& problem) {
+  return !std::holds_alternative<AttentionProblem>(problem) || peer.prepare_attention != nullptr;
+}
+
 Result<std::unique_ptr<PeerWork>> make_peer_work(const op::Problem& problem, uint64_t seed,
                                                  std::shared_ptr<autotune::Weights>* weights) {
   return std::visit([&](const auto& p) { return work(p, seed, weights); }, problem);

@@ -33,6 +33,9 @@ class PeerWork {
 // Why no peer can run the problem; "" when they can.
 std::string peers_lack(const op::Problem& problem);
 
+// Has the peer anything for the problem's op?
+bool knows(const HonePeer& peer, const op::Problem& problem);
+
 // Of a problem that they can run. B as the peers get it is left in `weights` for the next problem, as in
 // Operands::create.
 Result<std::unique_ptr<PeerWork>> make_peer_work(const op::Problem& problem, uint64_t seed,

@@ -45,7 +45,8 @@ std::vector<std::string> peer_names() { return {"openblas", "blis", "onednn", "e
 Result<const HonePeer*> load_peer(const std::string& name) {
   const std::vector<std::string> known = peer_names();
   if (std::find(known.begin(), known.end(), name) == known.end())
-    return invalid_argument(fmt::format("unknown peer '{}': --compare takes {}", name, fmt::join(known, ", ")));
+    return invalid_argument(
+        fmt::format("unknown peer '{}': --compare takes {}, hone-materialised or all", name, fmt::join(known, ", ")));
   unset_settings();
   std::string tried;
   for (const std::filesystem::path& place : places()) {

@@ -363,5 +363,23 @@ TEST(AttentionProgramDefault, IsLegalForEveryProblemAndIsa) {
   }
 }
 
+TEST(AttentionProgramDefault, MaterialisedIsLegalForEveryProblemAndIsa) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const AttentionProblem p = random_problem(seed, {.max_q = 2000, .max_kv = 40000, .max_d = 600});
+    for (const Isa isa : all_isas()) {
+      const AttentionProgram program = materialised_program(p, isa, {});
+      const Status s = legal(p, program);
+      ASSERT_TRUE(s.ok()) << to_string(p) << ": " << s.message() << " of " << to_string(program);
+      EXPECT_EQ(program.algorithm, Algorithm::kMaterialised);
+    }
+  }
+  // All rows in one task where they fit, as few as fit elsewhere.
+  EXPECT_EQ(materialised_program(prefill(), Isa::kAvx512, {}).bq, 100);
+  const AttentionProblem large = problem("attention:f32:b=1,hq=32,hkv=8,q=20000,kv=20000,d=128:causal");
+  const int64_t bq = materialised_program(large, Isa::kAvx512, {}).bq;
+  EXPECT_GT(bq, 200);
+  EXPECT_LT(bq, 2000);
+}
+
 }  // namespace
 }  // namespace hone::attention
