@@ -47,7 +47,8 @@ struct Work {
   double tasks = 1;       // that can run at once, of one item
   double row_blocks = 1;  // of a head
   double rows = 1;        // of a task
-  double keys = 0;        // that a block of rows goes over, on average
+  double keys = 0;        // that a tile of rows goes over, on average
+  double packed = 0;      // that a block of rows packs
   double most = 0;        // the longest block of rows
   double heads = 1;       // of tasks: KV heads, or query heads
 };
@@ -58,10 +59,12 @@ Work work_of(const AttentionProblem& p, const AttentionProgram& t) {
   w.heads = d(t.group ? p.kv_heads : p.heads);
   w.row_blocks = std::ceil(q / d(t.bq));
   w.rows = std::min(d(t.bq), q) * d(t.group ? p.group() : 1);
-  // A block of rows works on all keys that one of them sees.
+  // A task transposes all keys that one of its rows sees; a tile of rows multiplies those that one of its own does.
   const double mean = d(p.visible_pairs()) / q;
-  const double spread = p.causal || p.window > 0 ? std::min(d(t.bq), q) / 2 : 0;
-  w.keys = std::min(d(p.kv), mean + spread);
+  const bool moving = p.causal || p.window > 0;
+  const double of_tile = std::min(d(t.tile_rows) / (w.rows / std::min(d(t.bq), q)), std::min(d(t.bq), q));
+  w.keys = std::min(d(p.kv), mean + (moving ? of_tile / 2 : 0));
+  w.packed = std::min(d(p.kv), mean + (moving ? std::min(d(t.bq), q) / 2 : 0));
   w.most = p.causal && p.window == 0 ? d(p.kv) : w.keys;
   w.tasks = w.heads * d(t.splits) * (t.parallel == ParallelDim::kHeadsRows ? w.row_blocks : 1);
   return w;
@@ -105,8 +108,8 @@ AttentionCost estimate(const AttentionProblem& p, const AttentionProgram& progra
   c.softmax = blocks * w.rows * w.keys / lanes * kSoftmaxCycles / ghz;
 
   // K is transposed by every block of rows; V copied.
-  if (t.pack_k != PackK::kNone) c.pack += blocks * w.keys * d(p.d) / lanes * kTransposeCycles / ghz;
-  if (t.pack_v == PackV::kRows) c.pack += blocks * w.keys * dv / lanes * kCopyCycles / ghz;
+  if (t.pack_k != PackK::kNone) c.pack += blocks * w.packed * d(p.d) / lanes * kTransposeCycles / ghz;
+  if (t.pack_v == PackV::kRows) c.pack += blocks * w.packed * dv / lanes * kCopyCycles / ghz;
 
   // Every tile of rows reads K's and V's block again, from L2 unless a strip or a depth of it is still in L1.
   const double l1 = d(machine.caches.l1d) / 2, l2 = d(machine.caches.l2);

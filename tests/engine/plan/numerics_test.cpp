@@ -1,0 +1,109 @@
+// Which of the stored plans of attention a caller gets: those of the classes it allows, at the nearest sizes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/plan/resolver.h"
+
+namespace hone::plan {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kHere[] = "x86-64:here";
+constexpr char kProblem[] = "attention:f32:b=1,hq=8,hkv=2,q=1,kv=4096,d=64";
+
+Target here() {
+  return {.key = kHere,
+          .caches = {},
+          .threads = 2,
+          .engine = "hone test",
+          .codegens = {{"asmjit", "1", {Isa::kAvx2, Isa::kAvx512}}}};
+}
+
+op::Problem problem(std::string_view text) { return op::parse_problem(text).value(); }
+
+// The default program of a class, as if it had been measured.
+db::StoredDecision tuned(std::string_view text, const std::string& numerics, double ns, int64_t at) {
+  const op::Problem p = problem(text);
+  db::StoredDecision d;
+  d.id = at;
+  d.machine = {.key = kHere, .label = "{}"};
+  d.build = {.engine = "hone test", .codegens = "asmjit=1"};
+  d.decision.problem = {.text = op::to_string(p), .family = op::family(p), .m = op::rows(p)};
+  const op::Program program = op::default_program(p, {.isa = Isa::kAvx512, .caches = {}, .numerics = numerics});
+  d.decision.winner = {.program = op::to_string(program),
+                       .codegen = "asmjit",
+                       .codegen_version = "1",
+                       .threads = 2,
+                       .numerics = numerics};
+  d.decision.ns = ns;
+  d.decision.decided_at = at;
+  return d;
+}
+
+Plan plan_of(std::string_view text, const std::vector<db::StoredDecision>& decisions, const std::string& numerics) {
+  Result<Plan> plan = resolve(problem(text), here(), Decisions(decisions), {.codegen = "", .numerics = numerics});
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ(plan->numerics, op::numerics(plan->program));
+  EXPECT_TRUE(op::numerics_allowed(problem(text), numerics, plan->numerics)) << plan->numerics;
+  return *std::move(plan);
+}
+
+// A newer and faster plan of a class that was not asked for changes nothing for anybody else.
+TEST(PlanNumerics, EachCallerGetsPlansOfItsClasses) {
+  const std::vector<db::StoredDecision> all = {tuned(kProblem, "online(256)", 1000, 1),
+                                               tuned(kProblem, "split(256,4)", 500, 2),
+                                               tuned(kProblem, "ordered", 800, 3)};
+  const std::pair<const char*, const char*> cases[] = {{"", "online(256)"},
+                                                       {"default", "online(256)"},
+                                                       {"any", "split(256,4)"},
+                                                       {"ordered", "ordered"},
+                                                       {"split(256,4)", "split(256,4)"}};
+  for (const auto& [wanted, got] : cases) {
+    const Plan plan = plan_of(kProblem, all, wanted);
+    EXPECT_EQ(plan.numerics, got) << wanted;
+    EXPECT_EQ(plan.reason, Reason::kExact) << wanted;
+  }
+}
+
+TEST(PlanNumerics, WithoutAPlanOfTheClassTheDefaultHasIt) {
+  const Plan plan = plan_of(kProblem, {tuned(kProblem, "split(256,4)", 500, 2)}, "");
+  EXPECT_EQ(plan.reason, Reason::kDefault);
+  EXPECT_EQ(plan.numerics, "online(256)");
+  ASSERT_EQ(plan.rejected.size(), 1u);
+  EXPECT_THAT(plan.rejected[0].why, HasSubstr("numerics class 'split(256,4)' was not asked for"));
+  EXPECT_EQ(plan_of(kProblem, {}, "online(64)").numerics, "online(64)");
+}
+
+TEST(PlanNumerics, ALabelThatIsNotTheProgramsClassIsNoPlan) {
+  db::StoredDecision d = tuned(kProblem, "split(256,4)", 500, 2);
+  d.decision.winner.numerics = "online(256)";
+  const Plan plan = plan_of(kProblem, {d}, "");
+  EXPECT_EQ(plan.reason, Reason::kDefault);
+  EXPECT_THAT(plan.rejected[0].why, HasSubstr("is of numerics class 'split(256,4)'"));
+}
+
+TEST(PlanNumerics, NearShapesAreNearInBatchRowsAndKeys) {
+  const char far[] = "attention:f32:b=1,hq=8,hkv=2,q=1,kv=512,d=64",
+             near[] = "attention:f32:b=2,hq=8,hkv=2,q=1,kv=3000,d=64";
+  const Plan plan = plan_of(kProblem, {tuned(far, "online(256)", 10, 2), tuned(near, "online(256)", 1000, 1)}, "");
+  EXPECT_EQ(plan.reason, Reason::kNearShape);
+  ASSERT_TRUE(plan.from);
+  EXPECT_EQ(plan.from->decision, 1);
+  EXPECT_THAT(plan.from->difference, HasSubstr("tuned for b=2,q=1,kv=3000, asked for b=1,q=1,kv=4096"));
+  const Plan none = plan_of("attention:f32:b=64,hq=8,hkv=2,q=1,kv=4096,d=64", {tuned(far, "online(256)", 10, 2)}, "");
+  EXPECT_EQ(none.reason, Reason::kDefault);
+  EXPECT_THAT(none.rejected[0].why, HasSubstr("too far from b=64,q=1,kv=4096"));
+}
+
+TEST(PlanNumerics, UnknownClassesAreRefused) {
+  const Status s = resolve(problem(kProblem), here(), {}, {.codegen = "", .numerics = "fast"}).status();
+  EXPECT_EQ(s.code(), Code::kInvalidArgument);
+  EXPECT_EQ(resolve(problem("matmul:f32:m=1,n=2,k=3"), here(), {}, {.codegen = "", .numerics = "online(256)"})
+                .status()
+                .code(),
+            Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hone::plan
