@@ -77,7 +77,7 @@ TEST_F(HoneAttention, AClassIsChosenByItsName) {
   for (const char* command : {"tune", "bench", "explain"}) {
     const Outcome wrong = hone({command, kProblem, "--numerics", "fast"});
     EXPECT_EQ(wrong.code, 2) << command << wrong.err;
-    EXPECT_THAT(wrong.err, HasSubstr("attention has no numerics class 'fast'"));
+    EXPECT_THAT(wrong.err, HasSubstr("numerics 'fast' is none of: default"));
   }
 }
 
