@@ -96,10 +96,4 @@ std::string kernel_name(const AttentionProblem& problem, const AttentionProgram&
 // Arguments: bind.h.
 Result<std::vector<ir::Kernel>> lower(const AttentionProblem& problem, const AttentionProgram& program);
 
-// Appends rows of K to a cache of KeyLayout::kBlocked: src [kv_heads][rows][d] with rows `row_stride` apart, dst
-// [kv_heads][groups][d][16] of a sequence, or of one of its pages. One task for each head.
-// Buffers: src, dst. Params: rows; keys that dst has already; groups of dst; head strides of src and of dst. Rows that
-// do not fit in dst are left out.
-Result<ir::Kernel> lower_append_blocked(int64_t kv_heads, int64_t d, int64_t row_stride);
-
 }  // namespace hone::attention
