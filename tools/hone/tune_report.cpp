@@ -43,7 +43,7 @@ Table report_table(const std::vector<TuneRow>& rows) {
                {"us", For::kPeople, "tuned us"},
                {"gflops", For::kAll, "GFLOP/s"},
                {"pct_peak", For::kAll, "% peak"},
-               {"b_gbs", For::kAll, "B GB/s"},
+               {"b_gbs", For::kAll, "GB/s"},
                {"speedup"},
                {"speedup_ci95", For::kAll, "95% interval"},
                {"noise_bound", For::kMachines},
