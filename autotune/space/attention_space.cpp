@@ -30,6 +30,7 @@ constexpr int64_t kTaskRows[] = {64, 128, 256, 512};
 // Up to so many rows a tile holds all of them and K and V stream.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kPrefetches[] = {32, 64, 128};
+constexpr int64_t kLeadElements = 256;
 // Key blocks and splits beside the default's, where any class may be chosen.
 constexpr int64_t kKeyBlocks[] = {64, 128, 256, 512, 1024};
 constexpr int64_t kSplits[] = {2, 4, 8, 16};
@@ -137,21 +138,21 @@ class Enumeration {
     t.bq = std::clamp<int64_t>(t.tile_rows / heads, 1, std::max<int64_t>(p_.q, 1));
     if (t.bq * heads > t.tile_rows) return;
     add(t);
-    if (all_rows() <= kFewRows) streams(t);
+    if (all_rows() <= kFewRows) announcements(t);
   }
 
-  // K and V stream past few rows: how much of V lies between two columns of a value tile, how far ahead and in how many
-  // runs both are announced. (Tasks of more than one tile announce nothing.)
-  void streams(AttentionProgram t) {
+  // K and V stream past few rows: how much of V lies between two columns of a value tile, how far ahead both are
+  // announced, in pairs (kernels/attention/announce.cpp) and once. (Tasks of more than one tile announce nothing.)
+  void announcements(AttentionProgram t) {
     for (int64_t depth : {int64_t{32}, t.bk}) {
       t.value_depth = depth;
-      t.prefetch = 0, t.streams = 1;
+      t.prefetch = t.lead = 0;
       add(t);
       for (int64_t keys : kPrefetches) {
-        t.prefetch = keys;
+        t.prefetch = keys, t.lead = std::clamp<int64_t>(kLeadElements / p_.d, 1, 16);
         add(t);
       }
-      t.prefetch = 64, t.streams = 2;
+      t.prefetch = 64, t.lead = 0;
       add(t);
     }
   }
@@ -169,7 +170,7 @@ class Enumeration {
     with([&](AttentionProgram& t) { t.pack_v = PackV::kRows; });
     if (p_.row_stride_v() > p_.value_dim() || p_.value_dim() % start.lanes != 0)
       with([&](AttentionProgram& t) { t.pack_v = PackV::kRows, t.value_depth = std::min<int64_t>(64, t.bk); });
-    if (all_rows() <= kFewRows) streams(start);
+    if (all_rows() <= kFewRows) announcements(start);
   }
 
   // Rows of a task, whether a task has one head or all of a KV head, and what is shared out.

@@ -20,9 +20,14 @@ int64_t tile_vectors(const IsaInfo& isa, int64_t rows, int64_t most) {
 // As many sums as hide the latency of fma: 4 cycles, two a cycle.
 constexpr int64_t kChains = 8;
 
+// Announced twice, 1 KB apart: a quarter of a page, in which the prefetcher of L2 finds its way (announce.cpp).
+constexpr int64_t kLeadElements = 256;
+
 // Rows that one tile holds. K is transposed a strip at a time and used while it is in L1; V is read 32 keys at a time,
-// so that columns that do not fit one tile come from L1 the second time. Announcing 64 keys ahead made 11.5 of 8.5 GB/s
-// (d=128, 4 rows, one thread of a Granite Rapids VM that reads 15.8).
+// so that columns that do not fit one tile come from L1 the second time. One thread of a Granite Rapids VM, 4 rows,
+// d=128, 32768 keys, K and V from memory that four streams read at 16.2 GB/s: 12.0 announced 64 keys ahead once, 14.1
+// 32 keys ahead in pairs (k=blocked 13.1 and 14.6). Strips of 32 keys instead of 16: K alone 12.6 instead of 14.2; only
+// where all is in cache they win (4096 keys, d=64: 26.8 instead of 25.7 GB/s).
 void few_rows(const AttentionProblem& problem, const IsaInfo& isa, int64_t rows, AttentionProgram& p) {
   const int64_t per_group = kKeyGroup / p.lanes;
   p.mr = p.vr = p.tile_rows = rows;
@@ -31,7 +36,9 @@ void few_rows(const AttentionProblem& problem, const IsaInfo& isa, int64_t rows,
   p.vn = tile_vectors(isa, rows, ceil_div(problem.value_dim(), p.lanes)) * p.lanes;
   p.pack_k = PackK::kStrip;
   p.value_depth = 32;
-  p.prefetch = 64;
+  if (problem.k == KeyLayout::kRows) p.nr = kKeyGroup;
+  p.prefetch = 32;
+  p.lead = std::clamp<int64_t>(kLeadElements / problem.d, 1, 16);
 }
 
 // Tiles with few loads a fma; rows of scores that stay in L1; rows of a task that make transposing K small (64 shuffles

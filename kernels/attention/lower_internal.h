@@ -102,6 +102,7 @@ class AttentionLowering {
   int64_t per_position() const { return t_.group ? p_.group() : 1; }
   int64_t task_rows() const { return t_.bq * per_position(); }
   int64_t vectors(int64_t n) const { return ceil_div(n, t_.lanes); }
+  int64_t column_tiles() const { return ceil_div(p_.value_dim(), t_.vn); }
   int64_t padded_columns() const { return round_up(p_.value_dim(), kKeyGroup); }
   bool split() const { return t_.algorithm == Algorithm::kSplit; }
   bool ordered() const { return is_ordered(t_.algorithm); }
@@ -165,7 +166,7 @@ class AttentionLowering {
   void announce_with_transposition(const Block& block, const Affine& group, const Affine& to, int64_t u,
                                    const Affine& p, const Affine& row);
   void announce_with_scores(const Block& block, const Affine& strip, int64_t groups, const Affine& p);
-  void announce_values(const Block& block, const Affine& at, int64_t s, const Affine& column, int64_t columns);
+  void announce_values(const Block& block, const Affine& at, int64_t part);
 
   // ---- values.cpp ----
   void each_key(const Block& block, const Keys& keys, const std::function<void(const Affine&, const PagedKey&)>& body);

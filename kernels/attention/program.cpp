@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 2> kParallelNames = {"h", "hq"};
 constexpr int64_t kMaxTile = 4096;
 // Of one task: each thread holds its own; and of the states of all splits.
 constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
-constexpr int64_t kMaxStreams = 8;
+constexpr int64_t kMaxLead = 64;
 
 int64_t tile_registers(int64_t rows, int64_t vectors) { return rows * vectors + std::min(rows, vectors) + 1; }
 
@@ -66,7 +66,7 @@ std::string to_string(const AttentionProgram& p) {
       p.algorithm == Algorithm::kSplit ? fmt::format(" splits({})", p.splits) : "", p.bq, p.bk,
       kHeadsNames[p.group ? 1 : 0], p.tile_rows, p.mr, p.nr, p.vr, p.vn, p.value_depth,
       kPackKNames[static_cast<size_t>(p.pack_k)], kPackVNames[static_cast<size_t>(p.pack_v)],
-      p.prefetch > 0 ? fmt::format(" prefetch({},{})", p.prefetch, p.streams) : "",
+      p.prefetch > 0 ? fmt::format(" prefetch({},{})", p.prefetch, p.lead) : "",
       kParallelNames[static_cast<size_t>(p.parallel)]);
 }
 
@@ -107,7 +107,7 @@ Result<AttentionProgram> parse_program(std::string_view program) {
   HONE_ASSIGN_OR_RETURN(const text::Step* const prefetch, reader.optional("prefetch", 2));
   if (prefetch != nullptr) {
     HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*prefetch, 0, 1, &p.prefetch));
-    HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*prefetch, 1, 1, &p.streams));
+    HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*prefetch, 1, 0, &p.lead));
   }
   HONE_ASSIGN_OR_RETURN(const text::Step* const parallel, reader.next("parallel", 1));
   HONE_RETURN_IF_ERROR(reader.choice(*parallel, kParallelNames, &p.parallel));
@@ -130,8 +130,8 @@ Status legal(const AttentionProblem& problem, const AttentionProgram& p) {
     return unsupported("k=rows cannot be read in place by vectors along keys: pack_k must be block or strip");
   if (p.algorithm == Algorithm::kSplit && (p.splits < 2 || p.splits > kMaxSplits))
     return unsupported(fmt::format("splits must be from 2 to {}, got {}", kMaxSplits, p.splits));
-  if (p.streams < 1 || p.streams > kMaxStreams || (p.streams & (p.streams - 1)) != 0)
-    return unsupported(fmt::format("prefetch: streams must be 1, 2, 4 or {}, got {}", kMaxStreams, p.streams));
+  if (p.lead < 0 || p.lead > kMaxLead)
+    return unsupported(fmt::format("prefetch: leads by 0 to {} keys, got {}", kMaxLead, p.lead));
   const AttentionProgram c = canonical(problem, p);
   const int64_t rows = c.bq * (c.group ? problem.group() : 1);
   if (p.pack_k == PackK::kStrip && rows > c.tile_rows)
@@ -180,7 +180,7 @@ AttentionProgram canonical(const AttentionProblem& problem, AttentionProgram p) 
   p.value_depth = std::min(p.value_depth, p.bk);
   // Only a task of one tile announces: of several, each would announce the same.
   const bool announces = problem.page == 0 && p.bq * (p.group ? problem.group() : 1) <= std::min(p.mr, p.vr);
-  if (!announces || p.prefetch == 0) p.prefetch = 0, p.streams = 1;
+  if (!announces || p.prefetch == 0) p.prefetch = p.lead = 0;
   if (p.bq >= problem.q) p.parallel = ParallelDim::kHeadsRows;
   return p;
 }

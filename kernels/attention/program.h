@@ -2,7 +2,7 @@
 //
 // Text (canonical, one line, steps in this order):
 //   vectorize(avx512,16) attention(online) block(64,256) heads(group) tile_rows(28) score_tile(14,32) value_tile(14,32)
-//   value_depth(256) pack_k(block) pack_v(none) prefetch(256,4) parallel(hq)
+//   value_depth(256) pack_k(block) pack_v(none) prefetch(32,2) parallel(hq)
 // and splits(4) after attention(split). prefetch is absent when 0.
 //
 // Numerics class, the order in which a row is accumulated:
@@ -66,9 +66,9 @@ struct AttentionProgram {
   int64_t value_depth = 256;  // keys that a value tile runs over before the next columns do, at most bk
   PackK pack_k = PackK::kBlock;
   PackV pack_v = PackV::kNone;
-  // K and V are announced from `prefetch` keys after the block's first on, 0: not at all, in `streams` runs side by
-  // side.
-  int64_t prefetch = 0, streams = 1;
+  // K and V are announced `prefetch` keys ahead, 0: not at all, and before that another `lead` keys ahead, 0: once
+  // only.
+  int64_t prefetch = 0, lead = 0;
   ParallelDim parallel = ParallelDim::kHeadsRows;
 
   auto operator<=>(const AttentionProgram&) const = default;

@@ -53,8 +53,8 @@ void AttentionLowering::values(const Block& block, const Rows& rows, const Keys&
   if (scale_first) scale_rows(rows);
   const int64_t whole = p_.value_dim() / t_.vn * t_.vn;
   auto each_column_tile = [&](const std::function<void(Affine, int64_t)>& body) {
-    if (whole > 0) b_.serial("vc", 0, whole, t_.vn, [&](const Affine& c) { body(c, t_.vn); });
-    if (whole < p_.value_dim()) body(whole, p_.value_dim() - whole);
+    if (whole > 0) b_.serial("vc", 0, whole / t_.vn, 1, [&](const Affine& c) { body(c, t_.vn); });
+    if (whole < p_.value_dim()) body(whole / t_.vn, p_.value_dim() - whole);
   };
   auto tiles = [&](const std::function<void(Rows, Affine, int64_t)>& body) {
     each_column_tile([&](const Affine& c, int64_t columns) {
@@ -62,25 +62,26 @@ void AttentionLowering::values(const Block& block, const Rows& rows, const Keys&
     });
   };
   if (p_.window > 0) ragged_tiles(block, rows, /*before=*/true);
-  auto common = [&](const Affine* segment, const Affine* segment_index) {
+  auto common = [&](const Affine* segment) {
     tiles([&](const Rows& tile, const Affine& c, int64_t columns) {
       Keys of_tile = common_keys(tile, block);
       if (segment != nullptr) {
         of_tile.end = b_.let_min("ve", {of_tile.end, *segment + t_.value_depth});
         of_tile.first = b_.let_max("vf", {of_tile.first, *segment});
       }
-      const Affine announced = segment == nullptr ? Affine(0) : *segment_index * (t_.value_depth / t_.streams);
-      value_tile(block, rows, tile, of_tile, c, columns, announced, !scale_first);
+      const Affine announced =
+          (segment == nullptr ? Affine(0) : *segment) + c * ceil_div(t_.value_depth, column_tiles());
+      value_tile(block, rows, tile, of_tile, c * t_.vn, columns, announced, !scale_first);
     });
   };
   if (!segments) {
-    common(nullptr, nullptr);
+    common(nullptr);
   } else {
     const Affine first = p_.window > 0 ? b_.let_floor_div("vs", keys.first, t_.value_depth) : Affine(0);
     const Affine last = b_.let_floor_div("vl", keys.end + (t_.value_depth - 1), t_.value_depth);
     b_.serial("vs", first, last, 1, [&](const Affine& s) {
       const Affine segment = s * t_.value_depth;
-      common(&segment, &s);
+      common(&segment);
     });
   }
   if (ragged()) ragged_tiles(block, rows, /*before=*/false);
@@ -145,15 +146,17 @@ void AttentionLowering::accumulate(const Block& block, const Keys& keys, const S
   };
   if (!announces() || ragged()) return each_key(block, keys, in_place);
   const Affine start = block.group * kKeyGroup;
-  const Affine turns = b_.let_floor_div("kt", keys.end - keys.first, t_.streams);
+  // Each tile of columns walks the keys, so each announces a share of the rows, and those whole.
+  const int64_t tiles = column_tiles();
+  const Affine turns = b_.let_floor_div("kt", keys.end - keys.first, tiles);
   b_.serial("k", 0, turns, 1, [&](const Affine& turn) {
-    for (int64_t s = 0; s < t_.streams; ++s) {
-      const Affine k = keys.first + turn * t_.streams + s;
+    for (int64_t part = 0; part < tiles; ++part) {
+      const Affine k = keys.first + turn * tiles + part;
       in_place(k, {0, start + k});
-      announce_values(block, announced + turn, s, column, columns);
+      announce_values(block, announced + turn, part);
     }
   });
-  b_.serial("k", keys.first + turns * t_.streams, keys.end, 1, [&](const Affine& k) { in_place(k, {0, start + k}); });
+  b_.serial("k", keys.first + turns * tiles, keys.end, 1, [&](const Affine& k) { in_place(k, {0, start + k}); });
 }
 
 // The keys of each tile of values that only some of its rows see, over as many columns at a time as registers hold: a

@@ -264,7 +264,7 @@ std::optional<AttentionProgram> random_program(const AttentionProblem& problem, 
     if (problem.k == KeyLayout::kRows) p.pack_k = below(2) == 0 ? PackK::kBlock : PackK::kStrip;
     p.pack_v = static_cast<PackV>(below(2));
     p.prefetch = one_of({0, 0, 8, 32, 256});
-    p.streams = one_of({1, 1, 2, 4});
+    p.lead = one_of({0, 1, 4});
     p.parallel = static_cast<ParallelDim>(below(2));
     p = canonical(problem, p);
     if (legal(problem, p).ok()) return p;

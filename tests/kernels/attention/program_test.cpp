@@ -51,7 +51,7 @@ TEST(AttentionProgramText, RoundTrips) {
   EXPECT_EQ(d->splits, 4);
   EXPECT_EQ(d->pack_k, PackK::kStrip);
   EXPECT_EQ(d->prefetch, 256);
-  EXPECT_EQ(d->streams, 2);
+  EXPECT_EQ(d->lead, 2);
 }
 
 TEST(AttentionProgramText, RandomProgramsRoundTrip) {
@@ -164,9 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{blocked(), std::string(kText), "k=blocked lies transposed already"},
         Illegal{prefill(), replaced(kText, "pack_k(block)", "pack_k(none)"), "k=rows cannot be read in place"},
         Illegal{decode(), replaced(kDecode, "splits(4)", "splits(257)"), "splits must be from 2 to 256, got 257"},
-        Illegal{decode(), replaced(kDecode, "prefetch(256,2)", "prefetch(256,3)"),
-                "streams must be 1, 2, 4 or 8, got 3"},
-        Illegal{decode(), replaced(kDecode, "prefetch(256,2)", "prefetch(256,16)"), "got 16"},
+        Illegal{decode(), replaced(kDecode, "prefetch(256,2)", "prefetch(256,65)"), "leads by 0 to 64 keys, got 65"},
         Illegal{prefill(), replaced(kText, "pack_k(block)", "pack_k(strip)"), "a task has 32 rows, tile_rows is 14"},
         Illegal{problem("attention:f32:b=1,hq=8,hkv=2,q=10000,kv=100000,d=64"),
                 replaced(replaced(kText, "(online)", "(materialised)"), "block(8,", "block(8000,"),
@@ -276,7 +274,7 @@ TEST(AttentionProgramKnobs, EachChangesTheLoopIr) {
                               {"pack_k(strip)", "pack_k(block)"},
                               {"prefetch(256,2) ", ""},
                               {"prefetch(256,2)", "prefetch(128,2)"},
-                              {"prefetch(256,2)", "prefetch(256,1)"},
+                              {"prefetch(256,2)", "prefetch(256,0)"},
                               {"prefetch(256,2)", "prefetch(256,4)"}};
   expect_all_differ(decode(), kDecode, of_decode);
   const std::string narrow = avx2("score_tile(4,16) value_tile(4,16)"), wide = replaced(narrow, "avx2,8", "avx512,16");
@@ -315,7 +313,7 @@ AttentionProgram neighbour(AttentionProgram p, const AttentionProblem& of, std::
       p.pack_v = p.pack_v == PackV::kNone ? PackV::kRows : PackV::kNone;
       break;
     case 9:
-      p.prefetch = one_of({0, 16, 256}), p.streams = one_of({1, 2, 4});
+      p.prefetch = one_of({0, 16, 256}), p.lead = one_of({0, 2, 4});
       break;
     default:
       p.parallel = p.parallel == ParallelDim::kHeads ? ParallelDim::kHeadsRows : ParallelDim::kHeads;
