@@ -73,11 +73,18 @@ AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const
   p.bk = wanted.bk > 0 ? wanted.bk : kDefaultKeyBlock;
   p.bq = std::max<int64_t>(problem.q, 1);
   const int64_t rows = p.bq * problem.group();
-  if (rows <= (p.lanes == 16 ? 14 : 6)) {
+  const int64_t few = p.lanes == 16 ? 14 : 6;
+  if (rows <= few) {
     few_rows(problem, info, rows, p);
   } else {
     many_rows(problem, caches, p);
   }
+  if (problem.k == KeyLayout::kBlocked) p.pack_k = PackK::kNone;
+  p = canonical(problem, p);
+  // Blocks so large that K of one does not fit beside many rows: one position at a time, K a strip at a time.
+  if (legal(problem, p).ok() || problem.group() > few) return p;
+  p.bq = 1;
+  few_rows(problem, info, problem.group(), p);
   if (problem.k == KeyLayout::kBlocked) p.pack_k = PackK::kNone;
   return canonical(problem, p);
 }

@@ -23,7 +23,8 @@ struct NumericsClass {
 };
 std::optional<NumericsClass> parse_class(std::string_view name);
 
-// Always legal for the problem, and of a class that `numerics` (checked) allows.
+// Of a class that `numerics` (checked) allows. Legal, unless no task of that class fits a workspace (ordered with
+// millions of keys, split with thousands of rows): legal() says so.
 AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches,
                                  std::string_view numerics = {});
 

@@ -29,6 +29,12 @@ bool read_form(std::string_view text, std::string_view name, std::initializer_li
   return at == end;
 }
 
+std::string spelled(const NumericsClass& c) {
+  if (c.algorithm == Algorithm::kTiled) return "ordered";
+  if (c.algorithm == Algorithm::kSplit) return fmt::format("split({},{})", c.bk, c.splits);
+  return fmt::format("online({})", c.bk);
+}
+
 }  // namespace
 
 std::optional<NumericsClass> parse_class(std::string_view name) {
@@ -42,6 +48,7 @@ std::optional<NumericsClass> parse_class(std::string_view name) {
   } else {
     return std::nullopt;
   }
+  if (c.bk > kMaxKeyBlock || spelled(c) != name) return std::nullopt;  // one spelling: names are compared as text
   if (c.bk < 0 || c.bk % kKeyGroup != 0 || (c.algorithm != Algorithm::kTiled && c.bk == 0)) return std::nullopt;
   if (c.algorithm == Algorithm::kSplit && (c.splits < 2 || c.splits > kMaxSplits)) return std::nullopt;
   return c;

@@ -103,7 +103,7 @@ class Checker {
       const char* name;
       const void* data;
       bool read;
-    } operands[] = {{"query", s_.query, keys},
+    } operands[] = {{"query", s_.query, true},
                     {"key", s_.key, keys},
                     {"value", s_.value, keys},
                     {"page_table", s_.page_table, keys && p_.page > 0},
@@ -112,7 +112,7 @@ class Checker {
                     {"lse", s_.lse, p_.lse}};
     for (const auto& o : operands)
       if (o.read && o.data == nullptr)
-        return invalid_argument(fmt::format("{} is null but the problem needs it", o.name));
+        return invalid_argument(fmt::format("{} is null, but the problem needs it: give its memory", o.name));
     if (p_.k == KeyLayout::kBlocked && p_.page == 0 && s_.key_groups < groups_of(s_.kv)) {
       return invalid_argument(
           fmt::format("key_groups={} is less than the {} groups of {} keys", s_.key_groups, groups_of(s_.kv), s_.kv));
@@ -146,9 +146,9 @@ class Checker {
 
   Status reads() const {
     const int64_t begin = seen_.begin, end = seen_.end;
-    if (begin >= end) return {};
     HONE_RETURN_IF_ERROR(
         read({"query", s_.query, rows_interval(p_.heads, s_.q_head, 0, s_.q, p_.row_stride_q(), p_.d, kF32)}));
+    if (begin >= end) return {};
     if (p_.mask != MaskKind::kNone) {
       const int64_t bytes = p_.mask == MaskKind::kAdditive ? kF32 : 1;
       HONE_RETURN_IF_ERROR(

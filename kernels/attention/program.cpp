@@ -180,7 +180,14 @@ AttentionProgram canonical(const AttentionProblem& problem, AttentionProgram p) 
   p.value_depth = std::min(p.value_depth, p.bk);
   // Only a task of one tile announces: of several, each would announce the same.
   const bool announces = problem.page == 0 && p.bq * (p.group ? problem.group() : 1) <= std::min(p.mr, p.vr);
-  if (!announces || p.prefetch == 0) p.prefetch = p.lead = 0;
+  // Keys lie in order, or are so few elements each that no turn of the products' loop runs: see announce.cpp.
+  const bool blocked = problem.k == KeyLayout::kBlocked;
+  const bool values = p.pack_v == PackV::kNone && !problem.causal && problem.window == 0;
+  const bool keys = !blocked || problem.d >= kScoreSteps;
+  const bool flat = blocked || problem.row_stride_k() == problem.d;
+  if (!announces || (!values && !keys) || p.prefetch == 0) p.prefetch = p.lead = 0;
+  if (!values && !flat) p.lead = 0;
+  if (p.bq * (p.group ? problem.group() : 1) == 1) p.mr = p.vr = p.tile_rows = 1;
   if (p.bq >= problem.q) p.parallel = ParallelDim::kHeadsRows;
   return p;
 }

@@ -38,6 +38,8 @@ enum class Algorithm : uint8_t {
 constexpr bool is_ordered(Algorithm a) { return a == Algorithm::kMaterialised || a == Algorithm::kTiled; }
 
 inline constexpr int64_t kMaxSplits = 256;
+// Of a class by name: more than any workspace holds, and little enough to reckon with.
+inline constexpr int64_t kMaxKeyBlock = int64_t{1} << 30;
 
 enum class PackK : uint8_t {
   kBlock,  // a block of keys is transposed for all rows of the task

@@ -156,8 +156,13 @@ Access AttentionLowering::group_access(const Block& block, const Affine& strip, 
   if (t_.pack_k == PackK::kBlock) return {keys_, {in_block, 0, 0}};
   if (p_.page == 0) return {key_, {kv_head_, block.group + in_block, 0, 0}};
   // Groups of the strip before the first that some row sees may have no page; nobody uses their scores.
-  const Affine seen = p_.window > 0 ? b_.let_floor_div("gs", block.skip, kKeyGroup) : Affine(0);
-  const Affine group = block.group + (p_.window > 0 ? b_.let_max("gf", {seen, in_block}) : in_block);
+  Affine here = in_block;
+  if (p_.window > 0) {
+    const Affine first = b_.let_floor_div("gs", block.skip, kKeyGroup);
+    const Affine last = b_.let_floor_div("gl", block.keys - 1, kKeyGroup);
+    here = b_.let_min("gh", {last, b_.let_max("gf", {first, here})});
+  }
+  const Affine group = block.group + here;
   const int64_t per_page = p_.page / kKeyGroup;
   const Affine entry = b_.let_floor_div("ge", group, per_page);
   return {key_, {b_.let_load("gp", {table_, {entry}}, pages_), kv_head_, group - entry * per_page, 0, 0}};

@@ -47,7 +47,7 @@ class StepReader {
     const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
     if (error != std::errc() || end != s.data() + s.size() || value < lowest || static_cast<int64_t>(value) > kMaxKnob)
       return program_error(text_, step.column,
-                           fmt::format("{} needs an integer >= {}, got '{}'", step.name, lowest, s));
+                           fmt::format("{} needs an integer from {} to {}, got '{}'", step.name, lowest, kMaxKnob, s));
     *out = value;
     return {};
   }

@@ -27,7 +27,8 @@ TEST(AttentionNumerics, ClassesAreThoseThatProgramsHave) {
 TEST(AttentionNumerics, OthersAreRefusedWithTheForms) {
   for (const char* name :
        {"fastest", "online", "online()", "online(0)", "online(17)", "online(-16)", "online(256", "split(64)",
-        "split(64,1)", "split(64,257)", "split(64,4,2)", "split(64;4)", "ordered()", "online(99999999999999999999)"}) {
+        "split(64,1)", "split(64,257)", "split(64,4,2)", "split(64;4)", "ordered()", "online(99999999999999999999)",
+        "online(9223372036854775792)", "online(0256)", "split(64,04)"}) {
     const Status status = check_numerics(name);
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << name;
     EXPECT_THAT(status.message(), HasSubstr(name));

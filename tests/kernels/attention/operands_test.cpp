@@ -72,8 +72,7 @@ TEST(AttentionOperands, AcceptsWhatIsApart) {
 
 TEST(AttentionOperands, NullIsRefusedOnlyWhereItIsNeeded) {
   for (const auto& [name, clear] :
-       std::vector<std::pair<std::string, void (*)(Sequence&)>>{{"query", [](Sequence& s) { s.query = nullptr; }},
-                                                                {"key", [](Sequence& s) { s.key = nullptr; }},
+       std::vector<std::pair<std::string, void (*)(Sequence&)>>{{"key", [](Sequence& s) { s.key = nullptr; }},
                                                                 {"value", [](Sequence& s) { s.value = nullptr; }},
                                                                 {"mask", [](Sequence& s) { s.mask = nullptr; }}}) {
     Call call(kPlain);
@@ -82,6 +81,13 @@ TEST(AttentionOperands, NullIsRefusedOnlyWhereItIsNeeded) {
     call.sequence.kv = 0;  // no key is read
     EXPECT_TRUE(call.checked().ok());
   }
+  Call query(kPlain);  // kernels scale all rows before they look for keys
+  query.sequence.query = nullptr;
+  EXPECT_THAT(query.refused(), HasSubstr("query is null"));
+  query.sequence.kv = 0;
+  EXPECT_THAT(query.refused(), HasSubstr("query is null"));
+  query.sequence.q = 0;
+  EXPECT_TRUE(query.checked().ok());
   Call out(kPlain);
   out.sequence.out = nullptr;
   EXPECT_THAT(out.refused(), HasSubstr("out is null"));

@@ -91,18 +91,23 @@ INSTANTIATE_TEST_SUITE_P(
                 "attention takes one of materialised, tiled, online, split, got 'flash' at column 22"},
         BadText{replaced(kText, "(online)", "(split)"), "expected splits(...), got 'block' at column 39"},
         BadText{replaced(kText, "block(8,", "splits(2) block(8,"), "expected block(...), got 'splits' at column 40"},
-        BadText{replaced(kDecode, "splits(4)", "splits(1)"), "splits needs an integer >= 2, got '1' at column 39"},
+        BadText{replaced(kDecode, "splits(4)", "splits(1)"),
+                "splits needs an integer from 2 to 1099511627776, got '1' at column 39"},
         BadText{replaced(kText, "block(8,256)", "block(8)"), "takes 2 arguments, got 1 at column 40"},
-        BadText{replaced(kText, "block(8,256)", "block(0,256)"), "block needs an integer >= 1, got '0' at column 40"},
-        BadText{replaced(kText, "256)", "99999999999999999999)"), "block needs an integer >= 1"},
+        BadText{replaced(kText, "block(8,256)", "block(0,256)"),
+                "block needs an integer from 1 to 1099511627776, got '0' at column 40"},
+        BadText{replaced(kText, "256)", "99999999999999999999)"), "block needs an integer from 1 to 1099511627776"},
         BadText{replaced(kText, "(group)", "(all)"), "heads takes one of one, group, got 'all' at column 53"},
-        BadText{replaced(kText, "tile_rows(14)", "tile_rows(x)"), "tile_rows needs an integer >= 1, got 'x'"},
+        BadText{replaced(kText, "tile_rows(14)", "tile_rows(x)"),
+                "tile_rows needs an integer from 1 to 1099511627776, got 'x'"},
         BadText{replaced(kText, "score_tile", "value_tile"), "expected score_tile(...), got 'value_tile'"},
-        BadText{replaced(kText, "value_tile(14,32)", "value_tile(14,-32)"), "value_tile needs an integer >= 1"},
+        BadText{replaced(kText, "value_tile(14,32)", "value_tile(14,-32)"),
+                "value_tile needs an integer from 1 to 1099511627776"},
         BadText{replaced(kText, "value_depth(128)", "value_depth()"), "value_depth"},
         BadText{replaced(kText, "pack_k(block)", "pack_k(rows)"), "pack_k takes one of block, strip, none, got 'rows'"},
         BadText{replaced(kText, "pack_v(none)", "pack_v(block)"), "pack_v takes one of none, rows, got 'block'"},
-        BadText{replaced(kDecode, "prefetch(256,2)", "prefetch(0,2)"), "prefetch needs an integer >= 1, got '0'"},
+        BadText{replaced(kDecode, "prefetch(256,2)", "prefetch(0,2)"),
+                "prefetch needs an integer from 1 to 1099511627776, got '0'"},
         BadText{replaced(kText, "parallel(hq)", "parallel(q)"), "parallel takes one of h, hq, got 'q'"},
         BadText{replaced(kText, " parallel(hq)", ""), "step parallel(...) is missing"},
         BadText{std::string(kText) + " extra(1)", "unexpected step 'extra'"}));
@@ -324,7 +329,7 @@ AttentionProgram neighbour(AttentionProgram p, const AttentionProblem& of, std::
 // Programs that canonical() makes equal lower to the same LoopIR; knobs that it keeps reach the code.
 TEST(AttentionProgramKnobs, CanonicalResetsThoseThatDoNotMatter) {
   int equal = 0, different = 0;
-  for (uint64_t seed = 0; seed < 250; ++seed) {
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
     std::mt19937_64 rng(seed);
     const AttentionProblem p = random_problem(seed, {.max_q = 40, .max_kv = 300, .max_d = 100});
     const std::optional<AttentionProgram> program = random_program(p, seed, Isa::kAvx512);
@@ -341,6 +346,18 @@ TEST(AttentionProgramKnobs, CanonicalResetsThoseThatDoNotMatter) {
 }
 
 constexpr BlockingCaches kCaches[] = {{}, {.l1d = 48 << 10, .l2 = 2 << 20, .l3_share = 8 << 20}};
+
+TEST(AttentionProgramDefault, BlocksTooLargeForManyRowsAreTakenByOnePosition) {
+  for (const char* numerics : {"ordered", "online(524288)"}) {
+    const AttentionProblem p = parse_problem("attention:f32:b=1,hq=32,hkv=8,q=512,kv=524288,d=128").value();
+    for (const Isa isa : all_isas()) {
+      const AttentionProgram program = default_program(p, isa, {}, numerics);
+      EXPECT_TRUE(legal(p, program).ok()) << legal(p, program).message();
+      EXPECT_EQ(attention::numerics(program), numerics);
+      EXPECT_EQ(program.bq, 1);
+    }
+  }
+}
 
 TEST(AttentionProgramDefault, IsLegalForEveryProblemAndIsa) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
