@@ -1,7 +1,7 @@
 // Attention of several sequences in one call gives the bits of its numerics class, whatever the schedule and the order
 // of tasks, and call 1 equals call N, also after the kernels were made again by another code generator.
-#include <random>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "kernels/attention/bind.h"
 #include "kernels/attention/blocking.h"

@@ -42,7 +42,8 @@ class Learn : public Scratch {
                               .value();
       std::vector<db::SampleGroup> samples;
       for (const autotune::MeasuredCandidate& m : g.candidates) {
-        const db::Candidate c{.program = op::to_string(m.candidate.program), .codegen = "asmjit", .codegen_version = "1"};
+        const db::Candidate c{
+            .program = op::to_string(m.candidate.program), .codegen = "asmjit", .codegen_version = "1"};
         samples.push_back({c,
                            {{.round = 0,
                              .order = static_cast<int>(samples.size()),
