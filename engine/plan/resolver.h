@@ -51,7 +51,7 @@ enum class Purpose : uint8_t { kExecute, kAsk };
 Target make_target(const Machine& machine, int threads, std::span<jit::CodeGenerator* const> generators,
                    Purpose purpose = Purpose::kExecute);
 
-// Name that a plan has as code generator when no generator can be used: the precompiled kernel of kernels/matmul.
+// Name that a plan has as code generator when no generator can be used: the precompiled kernel of the op.
 inline constexpr std::string_view kFallbackCodegen = "precompiled";
 
 // Every decision of a database, by family. Loading all at once makes resolving a matter of a map lookup.

@@ -92,10 +92,12 @@ Result<Setup> prepare(const BenchArgs& args) {
   Setup s;
   HONE_ASSIGN_OR_RETURN(s.shapes, args.problems.resolve());
   HONE_ASSIGN_OR_RETURN(s.format, parse_format(args.json ? "json" : args.output, true));
-  if (names_a_program(args.plan))
-    if (const Result<op::Program> program = op::parse_program(s.shapes.front().problem, args.plan); !program.ok())
-      return invalid_argument(
-          fmt::format("--plan takes tuned, default, both or a program: {}", program.status().message()));
+  if (names_a_program(args.plan)) {
+    for (const op::Shape& shape : s.shapes)
+      if (const Result<op::Program> program = op::parse_program(shape.problem, args.plan); !program.ok())
+        return invalid_argument(fmt::format("--plan takes tuned, default, both or a program: of {}: {}",
+                                            op::to_string(shape.problem), program.status().message()));
+  }
   HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
   s.numerics = args.numerics;
   HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
@@ -162,6 +164,8 @@ void add_materialised(const op::Problem& problem, const Setup& s, int threads, C
   const Result<Isa> isa = s.machine.best_isa();
   if (!s.materialised || p == nullptr || !isa.ok() || s.generators.empty()) return;
   const op::Program program = attention::materialised_program(*p, *isa, blocking_caches(s.machine));
+  if (const Status fits = op::legal(problem, program); !fits.ok())
+    return note(fmt::format("{}: no {}: {}", op::to_string(problem), kMaterialised, fits.message()));
   const std::string codegen(s.generators.front()->name());
   contest.implementations.push_back(
       {std::string(kMaterialised), fmt::format("{} {}", codegen, op::to_string(program))});

@@ -129,6 +129,7 @@ Result<Where> where(const ExplainArgs& args, db::Store& store) {
 int run_explain(const ExplainArgs& args) {
   const Result<std::vector<op::Shape>> shapes = args.problems.resolve();
   if (!shapes.ok()) return fail(shapes.status());
+  if (const Status s = check_numerics(*shapes, args.numerics); !s.ok()) return fail(s);
   const Result<std::unique_ptr<db::Store>> store = open_store(args.db, db::OpenMode::kReadOnly);
   if (!store.ok()) return fail(store.status());
   const Result<Where> w = where(args, **store);
