@@ -18,7 +18,8 @@ constexpr double kTiny = 0x1p-149;
 // From here on a sum rounds to infinity in f32.
 constexpr double kOverflow = 0x1.ffffffp127;
 
-double gamma(double n) { return n * kU / (1 - n * kU); }
+// From 2^24 roundings on nothing is known. Not infinite: times a magnitude of 0 it must be 0.
+double gamma(double n) { return n * kU < 1 ? n * kU / (1 - n * kU) : 0x1p500; }
 
 struct Score {
   double t = 0, e = 0;  // e = inf: f32 may have overflowed, nothing is known

@@ -111,7 +111,9 @@ Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const Packe
   }
   const double k = static_cast<double>(p.k);
   // The sum in double has an error too, 2^29 times smaller per operation.
-  Bounded x{sum, k * kU / (1 - k * kU) * magnitude * (1 + 1e-6) + k * 0x1p-149};
+  // From 2^24 roundings on nothing is known. Not infinite: times a magnitude of 0 it must be 0.
+  const double gamma = k * kU < 1 ? k * kU / (1 - k * kU) : 0x1p500;
+  Bounded x{sum, gamma * magnitude * (1 + 1e-6) + k * 0x1p-149};
   if (p.alpha != 1) x.round(p.alpha * x.v, std::fabs(p.alpha) * x.e);
   const int64_t at_c = index_c(p, item, i, j);
   if (p.beta != 0) x.round(x.v + static_cast<double>(p.beta) * o.c[at_c], x.e);

@@ -63,6 +63,18 @@ TEST(MatmulReference, ScalarsAndChainInOrder) {
 }
 
 // Cases m5, m6, m8, m17.
+// A chain of ones stops growing at 2^24: the bound must say so, where k u / (1 - k u) would turn negative.
+TEST(MatmulReference, ChainsLongerThanF32CountsAreWithinTheBound) {
+  constexpr int64_t k = (int64_t{1} << 24) + 1000;
+  const std::vector<float> ones(k, 1.0F);
+  const MatmulProblem p = problem("matmul:f32:m=1,n=1,k=" + std::to_string(k));
+  float c = 0;
+  const MatmulOperands o{ones.data(), ones.data(), &c};
+  ordered_f32(p, o);
+  EXPECT_EQ(c, 0x1p24F);
+  EXPECT_EQ(compare(p, &c, reference_f64(p, o)).text, "");
+}
+
 TEST(MatmulReference, WhatIsNotNeededIsNotRead) {
   const float bad[] = {kNan, kInf, kNan, kInf}, good[] = {1, 2, 3, 4};
   float c[] = {kNan, kNan, kNan, kInf};
