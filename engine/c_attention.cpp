@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/base/status.h"
 #include "engine/c_api_internal.h"
 #include "hone/attention.h"
 #include "hone/attention.hpp"
@@ -21,12 +22,21 @@ using hone::Status;
 using hone::c_api::call;
 using hone::c_api::null_argument;
 
-// One list for both: a layout or mask of C is one of C++, and form_of refuses what is neither.
+// One list for both. What is none of them is refused here: the enumerators of C++ have a byte, and C's may be any int.
 static_assert(static_cast<int>(hone::HeadLayout::kRowsFirst) == HONE_ROWS_FIRST);
 static_assert(static_cast<int>(hone::AttentionMask::kAdditive) == HONE_MASK_ADDITIVE &&
               static_cast<int>(hone::AttentionMask::kBoolean) == HONE_MASK_BOOLEAN);
 static_assert(static_cast<int>(hone::KeyLayout::kRows) == HONE_KEYS_ROWS &&
               static_cast<int>(hone::KeyLayout::kBlocked) == HONE_KEYS_BLOCKED);
+
+// The enumerator of C++ that a field of C says, of 0 to `last`.
+template <typename Enum, typename CEnum>
+hone::Result<Enum> enumerator(const char* field, CEnum value, Enum last) {
+  const auto number = static_cast<int64_t>(value);
+  if (number >= 0 && number <= static_cast<int64_t>(last)) return static_cast<Enum>(number);
+  return hone::invalid_argument(std::string(field) + "=" + std::to_string(number) + " must be from 0 to " +
+                                std::to_string(static_cast<int>(last)));
+}
 
 hone::Result<hone::AttentionSpec> spec_from_c(const hone_attention_spec& c) {
   if (c.expected_length > HONE_MAX_EXPECTED_SHAPES)
@@ -34,24 +44,27 @@ hone::Result<hone::AttentionSpec> spec_from_c(const hone_attention_spec& c) {
                                   " exceeds HONE_MAX_EXPECTED_SHAPES");
   const size_t numerics = strnlen(c.numerics, HONE_MAX_NUMERICS);
   if (numerics == HONE_MAX_NUMERICS) return hone::invalid_argument("numerics does not end within HONE_MAX_NUMERICS");
+  HONE_ASSIGN_OR_RETURN(const auto layout, enumerator("layout", c.layout, hone::HeadLayout::kRowsFirst));
+  HONE_ASSIGN_OR_RETURN(const auto mask, enumerator("mask", c.mask, hone::AttentionMask::kBoolean));
+  HONE_ASSIGN_OR_RETURN(const auto key_layout, enumerator("key_layout", c.key_layout, hone::KeyLayout::kBlocked));
   hone::AttentionSpec spec{.heads = c.heads,
                            .kv_heads = c.kv_heads,
                            .head_dim = c.head_dim,
                            .value_dim = c.value_dim,
-                           .layout = static_cast<hone::HeadLayout>(c.layout),
+                           .layout = layout,
                            .ldq = c.ldq,
                            .ldk = c.ldk,
                            .ldv = c.ldv,
                            .ldo = c.ldo,
                            .causal = c.causal != 0,
                            .window = c.window,
-                           .mask = static_cast<hone::AttentionMask>(c.mask),
+                           .mask = mask,
                            .softcap = c.softcap,
                            .scale = c.scale,
                            .lse = c.lse != 0,
                            .page = c.page,
                            .cache = c.cache != 0,
-                           .key_layout = static_cast<hone::KeyLayout>(c.key_layout),
+                           .key_layout = key_layout,
                            .numerics = {c.numerics, numerics},
                            .batch = c.batch,
                            .max_q = c.max_q,

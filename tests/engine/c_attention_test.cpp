@@ -144,5 +144,20 @@ TEST_F(EngineCAttention, NullIsAnErrorWithAName) {
   EXPECT_THAT(hone_last_error(), HasSubstr("HONE_MAX_NUMERICS"));
 }
 
+// A byte holds 256 as 0.
+TEST_F(EngineCAttention, EnumeratorsOfNoByteAreRefused) {
+  hone_attention_spec layout = spec_, mask = spec_, keys = spec_;
+  layout.layout = static_cast<hone_head_layout>(257);
+  mask.mask = static_cast<hone_attention_mask>(258);
+  keys.key_layout = static_cast<hone_key_layout>(256);
+  for (const auto& [spec, message] : {std::pair(&layout, "layout=257 must be"), std::pair(&mask, "mask=258 must be"),
+                                      std::pair(&keys, "key_layout=256 must be")}) {
+    hone_attention* none = nullptr;
+    EXPECT_EQ(hone_attention_prepare(engine_, spec, &none), HONE_INVALID_ARGUMENT);
+    EXPECT_EQ(none, nullptr);
+    EXPECT_THAT(hone_last_error(), HasSubstr(message));
+  }
+}
+
 }  // namespace
 }  // namespace hone
