@@ -14,6 +14,13 @@ namespace {
 
 using attention::AttentionProblem;
 
+// All strides are those of [rows][heads][dim]. Blocked keys have none.
+bool rows_first(const AttentionProblem& p) {
+  const bool keys = p.k == attention::KeyLayout::kBlocked || p.row_stride_k() == p.kv_heads * p.d;
+  return p.heads > 1 && keys && p.row_stride_q() == p.heads * p.d && p.row_stride_v() == p.kv_heads * p.value_dim() &&
+         p.row_stride_o() == p.heads * p.value_dim();
+}
+
 Result<AttentionSpec> parse_spec(std::string_view text) {
   HONE_ASSIGN_OR_RETURN(const std::vector<AttentionProblem> problems, attention::parse_problems(text));
   const AttentionProblem& p = problems.front();
@@ -35,14 +42,20 @@ Result<AttentionSpec> parse_spec(std::string_view text) {
                      .cache = p.k == attention::KeyLayout::kBlocked,
                      .key_layout = KeyLayout::kChosen};
   if (spec.cache) spec.key_layout = KeyLayout::kBlocked;
-  // Rows that are as wide as all heads are those of [rows][heads][dim].
-  if (p.heads > 1 && p.ldq == p.heads * p.d && p.ldo == p.heads * p.value_dim()) spec.layout = HeadLayout::kRowsFirst;
+  if (rows_first(p)) spec.layout = HeadLayout::kRowsFirst;
+  if (spec.cache && p.ldv != 0 && spec.layout != HeadLayout::kRowsFirst)
+    return invalid_argument(
+        fmt::format("ldv={} with k=blocked: values of a KvCache are dense; leave it out, or say layout=bshd for rows "
+                    "that are appended",
+                    p.ldv));
+  spec.batch = 0;
   for (const AttentionProblem& q : problems) {
     spec.batch = std::max(spec.batch, q.batch);
     const AttentionSpec::Shape shape{q.q, q.kv};
     const auto same = [&](const AttentionSpec::Shape& s) { return s.q == shape.q && s.kv == shape.kv; };
     if (std::none_of(spec.expected.begin(), spec.expected.end(), same)) spec.expected.push_back(shape);
   }
+  if (spec.batch == 0) return invalid_argument("b=0: calls with no sequence need no plan; b must be at least 1");
   return spec;
 }
 

@@ -42,6 +42,26 @@ TEST(EngineAttention, ParsesAProblemString) {
   EXPECT_EQ(AttentionSpec::parse("attention:f32:b=1,hq=4").status().code(), Code::kInvalidArgument);
 }
 
+// The plan is that of the problem as it was written, whatever layout its strides look like.
+TEST(EngineAttention, AParsedProblemComesBackUnchanged) {
+  const Engine engine = make_engine(1);
+  for (const std::string strides :
+       {"", ",layout=bshd", ",ldq=64,ldo=64", ",ldq=64,ldk=32,ldo=64", ",ldq=64,ldv=48,ldo=64", ",ldk=32,ldv=32",
+        ",k=blocked", ",ldq=64,ldo=64,k=blocked"}) {
+    const std::string text = "attention:f32:b=1,hq=4,hkv=2,q=1,kv=512,d=16" + strides;
+    AttentionSpec spec = AttentionSpec::parse(text).value();
+    spec.max_q = 0;
+    const Result<Attention> attention = engine.prepare(spec);
+    ASSERT_TRUE(attention.ok()) << text << ": " << attention.status().to_string();
+    const std::string full = "attention:f32:b=1,hq=4,hkv=2,q=1,kv=512,d=16,ldq=64,ldk=32,ldv=32,ldo=64";
+    EXPECT_EQ(attention->plan(1, 512)->problem, strides == ",layout=bshd" ? full : text);
+  }
+  const Status lost = AttentionSpec::parse("attention:f32:b=1,hq=4,hkv=2,q=1,kv=9,d=16,ldv=40,k=blocked").status();
+  EXPECT_EQ(lost.code(), Code::kInvalidArgument);
+  EXPECT_THAT(lost.message(), HasSubstr("ldv=40"));
+  EXPECT_THAT(AttentionSpec::parse("attention:f32:b=0,hq=4,hkv=2,q=1,kv=9,d=16").status().message(), HasSubstr("b=0"));
+}
+
 TEST(EngineAttention, SaysWhichPlanRunsAndWhy) {
   const Engine engine = make_engine();
   const AttentionSpec spec{.heads = 4, .kv_heads = 2, .head_dim = 32, .causal = true, .expected = {{100, 300}}};
