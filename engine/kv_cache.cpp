@@ -18,12 +18,20 @@ namespace {
 constexpr int64_t kGroup = attention::kKeyGroup;
 constexpr int64_t kMost = INT64_MAX / 8;  // elements that have a size in bytes
 
+Status too_large() { return invalid_argument("too large: the bytes of the cache do not fit 63 bits"); }
+
 Result<int64_t> product(std::initializer_list<int64_t> factors) {
   int64_t all = 1;
   for (int64_t f : factors)
-    if (__builtin_mul_overflow(all, f, &all) || all > kMost)
-      return invalid_argument("too large: the bytes of the cache do not fit 63 bits");
+    if (f < 0 || __builtin_mul_overflow(all, f, &all) || all > kMost) return too_large();
   return all;
+}
+
+// `rows` elements of one head lie at most kMost from its first, see allocate().
+Status check_reach(const char* name, int64_t heads, int64_t head, int64_t rows) {
+  int64_t last = 0;
+  if (!__builtin_mul_overflow(heads - 1, head, &last) && last <= kMost - rows) return {};
+  return invalid_argument(fmt::format("the strides of {} reach beyond 63 bits", name));
 }
 
 void put_rows(const float* from, int64_t row, int64_t dim, int64_t rows, float* to) {
@@ -76,9 +84,9 @@ Status KvCache::Impl::allocate() {
     blocks = spec_.pages = spec_.pages > 0 ? std::min(spec_.pages, full) : full;
     rows_ = page;
   }
-  HONE_RETURN_IF_ERROR(product({rows_ + kGroup, 1}).status());
-  for (int64_t row : {form_.append_ldk, form_.append_ldv})  // of what may be appended at once
-    HONE_RETURN_IF_ERROR(product({spec_.capacity, row}).status());
+  if (rows_ > kMost - kGroup) return too_large();  // the last group
+  for (int64_t row : {key_row(), value_row()})     // of what may be appended at once
+    HONE_RETURN_IF_ERROR(product({spec_.capacity, p.kv_heads, row}).status());
   const int64_t key_rows = blocked() ? round_up(rows_, kGroup) : rows_;
   HONE_ASSIGN_OR_RETURN(key_head_, product({key_rows, p.d}));
   HONE_ASSIGN_OR_RETURN(value_head_, product({rows_, p.value_dim()}));
@@ -165,7 +173,9 @@ Status KvCache::Impl::check_rows(const Cached& cached, const KvRows& rows) const
   if (rows.tokens > spec_.capacity - cached.length)
     return resource_exhausted(fmt::format("{} tokens do not fit: the sequence has {} of {} keys", rows.tokens,
                                           cached.length, spec_.capacity));
-  return {};
+  const int64_t heads = form_.problem.kv_heads;
+  HONE_RETURN_IF_ERROR(check_reach("key", heads, std::max<int64_t>(rows.k_head, 0), rows.tokens * key_row()));
+  return check_reach("value", heads, std::max<int64_t>(rows.v_head, 0), rows.tokens * value_row());
 }
 
 Status KvCache::Impl::append(int64_t sequence, const KvRows& rows) {
@@ -176,21 +186,22 @@ Status KvCache::Impl::append(int64_t sequence, const KvRows& rows) {
   const attention::AttentionProblem& p = form_.problem;
   const int64_t length = cached.length + rows.tokens;
   // Each element is read and written once: by the measure of region_work, 20 multiply-adds for each of the two.
-  const double moved = 2.0 * static_cast<double>(rows.tokens * p.kv_heads * (p.d + p.value_dim()));
+  const double moved = 2.0 * static_cast<double>(rows.tokens * p.kv_heads) *
+                       (static_cast<double>(p.d) + static_cast<double>(p.value_dim()));
   runtime::Schedule* on = nullptr;
   if (op::region_pays(20 * moved, state_->target.min_work)) {
     HONE_ASSIGN_OR_RETURN(on, state_->schedules.get(state_->target.threads));
   }
   HONE_RETURN_IF_ERROR(take_pages(cached, length));
   const auto head_stride = [&](int64_t given, int64_t row, int64_t dim) {
-    return given >= 0 ? given : form_.head_stride(rows.tokens, row == 0 ? dim : row, dim);
+    return given >= 0 ? given : form_.head_stride(rows.tokens, row, dim);
   };
   Append append{.cache = *this,
                 .cached = cached,
                 .sequence = sequence,
                 .rows = rows,
-                .key_head = head_stride(rows.k_head, form_.append_ldk, p.d),
-                .value_head = head_stride(rows.v_head, form_.append_ldv, p.value_dim())};
+                .key_head = head_stride(rows.k_head, key_row(), p.d),
+                .value_head = head_stride(rows.v_head, value_row(), p.value_dim())};
   run_tasks(on, {.op = "kv_append", .node = "kv_cache"}, p.kv_heads, {Append::run, &append});
   cached.length = length;
   return {};
@@ -200,8 +211,6 @@ Status KvCache::Impl::append(int64_t sequence, const KvRows& rows) {
 void KvCache::Impl::append_head(const Append& append, int64_t head) const {
   const attention::AttentionProblem& p = form_.problem;
   const int64_t d = p.d, dv = p.value_dim();
-  const int64_t key_row = form_.append_ldk > 0 ? form_.append_ldk : d;
-  const int64_t value_row = form_.append_ldv > 0 ? form_.append_ldv : dv;
   const float* key = append.rows.key + head * append.key_head;
   const float* value = append.rows.value + head * append.value_head;
   int64_t position = append.cached.length;
@@ -212,13 +221,13 @@ void KvCache::Impl::append_head(const Append& append, int64_t head) const {
     float* const keys = keys_.as<float>().data() + block * key_block_ + head * key_head_;
     float* const values = values_.as<float>().data() + block * value_block_ + head * value_head_;
     if (blocked()) {
-      put_blocked(key, key_row, d, count, keys, at);
+      put_blocked(key, key_row(), d, count, keys, at);
     } else {
-      put_rows(key, key_row, d, count, keys + at * d);
+      put_rows(key, key_row(), d, count, keys + at * d);
     }
-    put_rows(value, value_row, dv, count, values + at * dv);
-    key += count * key_row;
-    value += count * value_row;
+    put_rows(value, value_row(), dv, count, values + at * dv);
+    key += count * key_row();
+    value += count * value_row();
     position += count;
   }
 }

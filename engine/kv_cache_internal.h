@@ -44,6 +44,9 @@ class KvCache::Impl {
   Impl(std::shared_ptr<Engine::State> state, const AttentionForm& form, const KvCacheSpec& spec);
   Status allocate();
   bool holds(int64_t sequence) const { return sequence >= 0 && sequence < spec_.sequences; }
+  // Elements from row to row of what is appended.
+  int64_t key_row() const { return form_.append_ldk > 0 ? form_.append_ldk : form_.problem.d; }
+  int64_t value_row() const { return form_.append_ldv > 0 ? form_.append_ldv : form_.problem.value_dim(); }
   static size_t index(int64_t i) { return static_cast<size_t>(i); }
   Status check_sequence(int64_t sequence) const;
   Status check_rows(const Cached& cached, const KvRows& rows) const;

@@ -192,6 +192,30 @@ TEST(EngineKvCacheErrors, ASharedPoolRunsOut) {
   EXPECT_TRUE(cache.append(1, rows).ok());
 }
 
+TEST(EngineKvCacheErrors, SizesNearTheLargestNumberAreTooLarge) {
+  const Engine engine = make_engine();
+  for (int64_t page : {int64_t{0}, int64_t{16}, INT64_MAX / 16 * 16}) {
+    Result<Attention> attention = engine.prepare({.heads = 2, .head_dim = 1, .page = page, .cache = true, .max_q = 0});
+    if (!attention.ok()) continue;  // refused already
+    for (int64_t capacity : {INT64_MAX, INT64_MAX - 8, INT64_MAX / 4})
+      EXPECT_THAT(attention->cache({.capacity = capacity, .pages = page > 0 ? 1 : 0}).status().message(),
+                  HasSubstr("too large"))
+          << page << " " << capacity;
+  }
+}
+
+TEST(EngineKvCacheErrors, HeadsThatAreTooFarApartAreRefused) {
+  const Engine engine = make_engine();
+  const AttentionSpec spec{.heads = 3, .head_dim = 8, .cache = true, .max_q = 0};
+  KvCache cache = engine.prepare(spec)->cache({.capacity = 4}).value();
+  AttentionOperands o(spec, 1, 4);
+  KvRows rows{.tokens = 2, .key = o.key_row(0, 0), .value = o.value_row(0, 0), .k_head = INT64_MAX / 2};
+  EXPECT_THAT(cache.append(0, rows).message(), HasSubstr("strides of key reach beyond"));
+  rows.k_head = -1, rows.v_head = INT64_MAX / 16;
+  EXPECT_THAT(cache.append(0, rows).message(), HasSubstr("strides of value reach beyond"));
+  EXPECT_EQ(cache.length(0), 0);
+}
+
 TEST(EngineKvCacheErrors, CacheAndAttentionHaveToMatch) {
   const Engine engine = make_engine();
   AttentionSpec spec{.heads = 2, .head_dim = 8, .cache = true, .max_q = 0};
