@@ -1,8 +1,6 @@
 // See attention_plan_internal.h.
 #include "engine/attention_plan_internal.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -18,8 +16,6 @@ namespace {
 
 using attention::AttentionProblem;
 using attention::Sequence;
-
-const std::string kDefaultNumerics = fmt::format("online({})", attention::kDefaultKeyBlock);
 
 // What a call needs per sequence. Kept per thread, so that calls allocate nothing once one of as many sequences has
 // run. Tasks that other threads run read it while the call waits for them.
@@ -60,18 +56,12 @@ struct FallbackCall {
 };
 
 // The precompiled kernel has two classes. Where neither is allowed there is nothing to run.
-Status use_fallback(std::string_view wanted, AttentionReady& ready) {
-  for (const auto& [numerics, name] : {std::pair(attention::FallbackClass::kOnline, kDefaultNumerics),
-                                       std::pair(attention::FallbackClass::kOrdered, std::string("ordered"))}) {
-    if (!attention::numerics_allowed(wanted, name)) continue;
-    ready.fallback = numerics;
-    ready.plan.numerics = name;
-    return {};
-  }
-  const std::vector<plan::Rejection>& rejected = ready.plan.rejected;
-  return unsupported(fmt::format("numerics '{}' needs generated code, the precompiled kernel has {} and ordered; {}",
-                                 wanted, kDefaultNumerics,
-                                 rejected.empty() ? "no code generator can be used here" : rejected.back().why));
+Status use_fallback(const AttentionProblem& problem, std::string_view wanted, AttentionReady& ready) {
+  const std::string numerics = attention::precompiled_class(wanted);
+  if (numerics.empty()) return plan::needs_code(problem, wanted, ready.plan.rejected);
+  ready.fallback = numerics == "ordered" ? attention::FallbackClass::kOrdered : attention::FallbackClass::kOnline;
+  ready.plan.numerics = numerics;
+  return {};
 }
 
 Status no_memory() { return resource_exhausted("no memory for the workspace of attention"); }
@@ -139,7 +129,7 @@ Result<std::unique_ptr<AttentionReady>> make_ready(Engine::State& state, const A
   const auto lower = [&](const attention::AttentionProgram& program) { return attention::lower(problem, program); };
   const auto default_plan = [&] { return plan::resolve_for<attention::Op>(problem, state.target, {}, constraints); };
   HONE_ASSIGN_OR_RETURN(ready->kernels, compile_plan(state, ready->plan, lower, default_plan));
-  if (ready->kernels.empty()) HONE_RETURN_IF_ERROR(use_fallback(constraints.numerics, *ready));
+  if (ready->kernels.empty()) HONE_RETURN_IF_ERROR(use_fallback(problem, constraints.numerics, *ready));
   ready->workspaces = &state.workspaces;
   if (!ready->kernels.empty()) {
     ready->partials = &state.partials;

@@ -207,10 +207,11 @@ class Resolution {
       }
       plan.rejected.push_back({op::to_string(program), why_not.message()});
     }
+    plan.numerics = op::precompiled_class(problem_, constraints_.numerics);
+    if (plan.numerics.empty()) return needs_code(problem_, constraints_.numerics, plan.rejected);
     // Nothing emits code here: the program is only what the precompiled kernel's packed panels have to look like.
     plan.codegen = kFallbackCodegen;
     plan.program = default_for(all_isas().front(), plan.threads);
-    plan.numerics = op::numerics(plan.program);
     return plan;
   }
 
@@ -299,6 +300,12 @@ Result<Plan> resolve(const op::Problem& problem, const Target& target, const Dec
                                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   return Resolution(problem, target, constraints).run(decisions);
+}
+
+Status needs_code(const op::Problem& problem, std::string_view wanted, std::span<const Rejection> rejected) {
+  return unsupported(fmt::format("numerics '{}' needs generated code, which the precompiled kernel of {} is not: {}",
+                                 wanted, op::name(problem),
+                                 rejected.empty() ? "no code generator can be used here" : rejected.back().why));
 }
 
 bool measured_as_it_runs(const PlanFacts& plan, const Target& target) {

@@ -120,9 +120,13 @@ using Plan = PlanOf<op::Program>;
 
 // Where not even a default program fits (no code generator here, or panels that no ISA can read) the plan is the
 // precompiled kernel, kFallbackCodegen. Error: what validate(problem) and check_numerics say; not_found for a code
-// generator in `constraints` that the target lacks.
+// generator in `constraints` that the target lacks; needs_code() where that kernel has no class that is allowed.
 Result<Plan> resolve(const op::Problem& problem, const Target& target, const Decisions& decisions,
                      const Constraints& constraints = {});
+
+// unsupported: no code can be had, for the last reason of `rejected`, and the op's precompiled kernel (see
+// op::precompiled_class) has no class that `wanted` allows.
+Status needs_code(const op::Problem& problem, std::string_view wanted, std::span<const Rejection> rejected);
 
 // The same for who has an op's own problem in hand.
 template <typename Op>

@@ -14,6 +14,9 @@ namespace hone::attention {
 // See op::lowering_identity.
 AttentionProgram lowering_identity(const AttentionProblem& problem, const AttentionProgram& program);
 
+// See op::precompiled_class: one of those of fallback.h, online where both are allowed.
+std::string precompiled_class(std::string_view wanted);
+
 struct Op {
   using Problem = AttentionProblem;
   using Program = AttentionProgram;
@@ -38,6 +41,8 @@ struct Op {
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
     return attention::numerics_allowed(wanted, offered);
   }
+
+  static std::string precompiled_class(std::string_view wanted) { return attention::precompiled_class(wanted); }
 
   static Program default_program(const Problem& p, const op::DefaultTarget& target) {
     return attention::default_program(p, target.isa, target.caches, target.numerics);

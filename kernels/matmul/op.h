@@ -40,6 +40,10 @@ struct Op {
     return offered == "ordered" && (wanted.empty() || wanted == "default" || wanted == "any" || wanted == "ordered");
   }
 
+  static std::string precompiled_class(std::string_view wanted) {
+    return numerics_allowed(wanted, "ordered") ? "ordered" : "";
+  }
+
   static Program default_program(const Problem& p, const op::DefaultTarget& target) {
     const BlockingTarget blocking{.isa = target.isa, .caches = target.caches, .threads = target.threads};
     return matmul::default_program(p, blocking, target.panel);

@@ -105,5 +105,27 @@ TEST(PlanNumerics, UnknownClassesAreRefused) {
             Code::kInvalidArgument);
 }
 
+// Where no program of the class is legal, a plan that the engine would refuse is none.
+TEST(PlanNumerics, WhatOnlyGeneratedCodeCouldHaveIsUnsupported) {
+  const op::Problem rows = problem("attention:f32:b=1,hq=32,hkv=8,q=512,kv=4096,d=128");
+  const op::Program split =
+      op::default_program(rows, {.isa = Isa::kAvx512, .caches = {}, .numerics = "split(256,256)"});
+  const Status rule = op::legal(rows, split);
+  ASSERT_FALSE(rule.ok());
+  const Status s = resolve(rows, here(), {}, {.codegen = "", .numerics = "split(256,256)"}).status();
+  EXPECT_EQ(s.code(), Code::kUnsupported);
+  EXPECT_THAT(s.message(), HasSubstr("numerics 'split(256,256)' needs generated code"));
+  Target none = here();
+  none.codegens.clear();
+  EXPECT_EQ(resolve(problem(kProblem), none, {}, {.codegen = "", .numerics = "online(64)"}).status().code(),
+            Code::kUnsupported);
+  for (const auto& [wanted, got] : {std::pair("", "online(256)"), {"any", "online(256)"}, {"ordered", "ordered"}}) {
+    const Result<Plan> plan = resolve(problem(kProblem), none, {}, {.codegen = "", .numerics = wanted});
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    EXPECT_EQ(plan->codegen, kFallbackCodegen);
+    EXPECT_EQ(plan->numerics, got);
+  }
+}
+
 }  // namespace
 }  // namespace hone::plan
