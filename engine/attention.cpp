@@ -73,20 +73,18 @@ AttentionProblem Attention::Impl::problem_for(int64_t q, int64_t kv) const {
 
 Result<const AttentionReady*> Attention::Impl::ready_for(int64_t q, int64_t kv) {
   for (Expected& e : expected_)
-    if (e.q == q && e.kv == kv) return fill(*e.slot, attention::canonical(problem_for(q, kv)));
+    if (e.q == q && e.kv == kv) return fill(*e.slot, [&] { return attention::canonical(problem_for(q, kv)); });
   return fill_bucket(plan::bucket_of(q), plan::key_bucket_of(kv));
 }
 
 // For the largest lengths of the bucket: a plan may promise no more keys than it was made for, and a window that hides
 // nothing of these hides nothing of fewer. Where the lengths are beyond all sizes, those of rows may be smaller.
 Result<const AttentionReady*> Attention::Impl::fill_bucket(int rows, int keys) {
-  const AttentionProblem largest = problem_for(plan::bucket_m(rows), plan::bucket_keys(keys));
-  if (attention::validate(largest).ok()) return fill(bucket(rows, keys), attention::canonical(largest));
-  return fill(bucket(rows, keys), problem_for(plan::bucket_first_m(rows), plan::bucket_keys(keys)));
-}
-
-Result<const AttentionReady*> Attention::Impl::fill(Slot& slot, const AttentionProblem& problem) {
-  return filler_.fill(slot, [&] { return make_ready(*state_, problem, constraints_); });
+  return fill(bucket(rows, keys), [&] {
+    const AttentionProblem largest = problem_for(plan::bucket_m(rows), plan::bucket_keys(keys));
+    if (attention::validate(largest).ok()) return attention::canonical(largest);
+    return problem_for(plan::bucket_first_m(rows), plan::bucket_keys(keys));
+  });
 }
 
 // ---- preparing ----

@@ -34,7 +34,11 @@ class Attention::Impl {
   attention::AttentionProblem problem_for(int64_t q, int64_t kv) const;
   Slot& bucket(int rows, int keys) { return buckets_[static_cast<size_t>(rows * plan::kKeyBuckets + keys)]; }
   Result<const AttentionReady*> ready_for(int64_t q, int64_t kv);
-  Result<const AttentionReady*> fill(Slot& slot, const attention::AttentionProblem& problem);
+  // problem() is asked only where the slot is empty.
+  template <typename Problem>
+  Result<const AttentionReady*> fill(Slot& slot, Problem problem) {
+    return filler_.fill(slot, [&] { return make_ready(*state_, problem(), constraints_); });
+  }
   Result<const AttentionReady*> fill_bucket(int rows, int keys);
   Status add_operands(const AttentionSequence& sequence, const KvCache::Impl* cache,
                       std::vector<attention::Sequence>& operands) const;

@@ -112,8 +112,7 @@ Status AttentionReady::run_kernel(int index, std::span<const Sequence> sequences
     args = attention::bind(problem, plan.program, sequences[i], index, its);
     frame.items.emplace_back(executable, args.buffers.data(), args.params.data());
   }
-  // Later rows of a causal sequence see more keys.
-  const bool growing = problem.causal && problem.q > 1 && index == 0;
+  const bool growing = attention::later_tasks_are_longer(problem, index);
   jit::Launch launch(executable, frame.items, workspaces, growing ? jit::Walk::kLastFirst : jit::Walk::kRange);
   run_tasks(on, {.op = "attention", .node = node}, launch.tasks(), {jit::Launch::run_range, &launch});
   return launch.out_of_memory() ? no_memory() : Status();
@@ -126,9 +125,7 @@ Result<std::unique_ptr<AttentionReady>> make_ready(Engine::State& state, const A
   ready->node = attention::to_string(problem);
   HONE_ASSIGN_OR_RETURN(ready->plan,
                         plan::resolve_for<attention::Op>(problem, state.target, state.decisions, constraints));
-  const auto lower = [&](const attention::AttentionProgram& program) { return attention::lower(problem, program); };
-  const auto default_plan = [&] { return plan::resolve_for<attention::Op>(problem, state.target, {}, constraints); };
-  HONE_ASSIGN_OR_RETURN(ready->kernels, compile_plan(state, ready->plan, lower, default_plan));
+  HONE_ASSIGN_OR_RETURN(ready->kernels, compile_plan<attention::Op>(state, problem, constraints, ready->plan));
   if (ready->kernels.empty()) HONE_RETURN_IF_ERROR(use_fallback(problem, constraints.numerics, *ready));
   ready->workspaces = &state.workspaces;
   if (!ready->kernels.empty()) {

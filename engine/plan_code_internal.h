@@ -19,18 +19,18 @@ Result<PlanCode> compile_program(Engine::State& state, const Result<std::vector<
                                  const std::string& program, int threads, std::string& codegen,
                                  std::vector<plan::Rejection>& rejected);
 
-// lower(program) gives the kernels of a program, default_plan() the plan where nothing was measured.
-template <typename Plan, typename Lower, typename DefaultPlan>
-Result<PlanCode> compile_plan(Engine::State& state, Plan& plan, Lower lower, DefaultPlan default_plan) {
+template <typename Op>
+Result<PlanCode> compile_plan(Engine::State& state, const typename Op::Problem& problem,
+                              const plan::Constraints& constraints, plan::PlanOf<typename Op::Program>& plan) {
   if (plan.codegen == plan::kFallbackCodegen) return PlanCode();
   const auto compile = [&] {
-    return compile_program(state, lower(plan.program), plan.program.isa, to_string(plan.program), plan.threads,
-                           plan.codegen, plan.rejected);
+    return compile_program(state, Op::lower(problem, plan.program), plan.program.isa, to_string(plan.program),
+                           plan.threads, plan.codegen, plan.rejected);
   };
   HONE_ASSIGN_OR_RETURN(PlanCode code, compile());
   if (code.empty() && plan.reason != plan::Reason::kDefault) {
     std::vector<plan::Rejection> rejected = std::move(plan.rejected);
-    HONE_ASSIGN_OR_RETURN(plan, default_plan());
+    HONE_ASSIGN_OR_RETURN(plan, plan::resolve_for<Op>(problem, state.target, {}, constraints));
     plan.rejected.insert(plan.rejected.begin(), std::make_move_iterator(rejected.begin()),
                          std::make_move_iterator(rejected.end()));
     HONE_ASSIGN_OR_RETURN(code, compile());

@@ -64,12 +64,7 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
   if (problem.n == 0) {
     ready->plan.codegen = "none";
   } else {
-    const auto lower = [&](const matmul::TransformProgram& program) -> Result<std::vector<ir::Kernel>> {
-      HONE_ASSIGN_OR_RETURN(ir::Kernel kernel, matmul::lower(problem, program));
-      return std::vector<ir::Kernel>{std::move(kernel)};
-    };
-    const auto default_plan = [&] { return plan::resolve_for<matmul::Op>(problem, state.target, {}, constraints); };
-    HONE_ASSIGN_OR_RETURN(PlanCode code, compile_plan(state, ready->plan, lower, default_plan));
+    HONE_ASSIGN_OR_RETURN(PlanCode code, compile_plan<matmul::Op>(state, problem, constraints, ready->plan));
     if (!code.empty()) ready->executable = std::move(code.front());
   }
   ready->workspaces = &state.workspaces;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autotune/cost/core_internal.h"
+
 namespace hone::autotune {
 namespace {
 
@@ -16,8 +18,6 @@ using attention::PackK;
 using attention::PackV;
 using attention::ParallelDim;
 
-// Two fma pipes of 4 cycles, two load ports: every core of the last ten years with AVX2.
-constexpr double kFmaPipes = 2, kLoadPorts = 2, kFmaLatency = 4;
 constexpr double kStepCycles = 0.3;  // of a k-step beside its fma
 // exp in about 20 vector operations, the maximum, the sum, loads and stores.
 constexpr double kSoftmaxCycles = 14;
@@ -83,7 +83,7 @@ AttentionCost estimate(const AttentionProblem& p, const AttentionProgram& progra
                        const CostMachine& machine) {
   const AttentionProgram t = attention::canonical(p, program);
   const Work w = work_of(p, t);
-  const double ghz = machine.gflops_1t / (kFmaPipes * 2 * machine.widest_lanes), lanes = t.lanes;
+  const double ghz = core_ghz(machine), lanes = t.lanes;
   const double blocks = d(p.batch) * w.heads * w.row_blocks;  // of rows, over everything
   const double dv = d(p.value_dim()), depth = d(std::max<int64_t>(t.value_depth, 1));
   AttentionCost c;
@@ -126,16 +126,14 @@ AttentionCost estimate(const AttentionProblem& p, const AttentionProgram& progra
   const double bytes = p.kv_bytes();
   const double again = (t.group ? 1 : d(p.group())) * w.row_blocks;
   const double per_head = 4 * w.keys * (d(p.d) + dv);
-  const double gbs = threads <= 1
-                         ? machine.dram_gbs_1t
-                         : std::min(machine.dram_gbs_1t * threads, std::max(machine.dram_gbs_all, machine.dram_gbs_1t));
-  c.dram = ((machine.cold || bytes > last ? bytes : 0) + (per_head > last ? bytes * (again - 1) : 0)) / gbs;
+  c.dram = ((machine.cold || bytes > last ? bytes : 0) + (per_head > last ? bytes * (again - 1) : 0)) /
+           dram_gbs(machine, threads);
   if (t.prefetch == 0 && t.pack_k != PackK::kBlock) c.dram *= kUnannounced;
 
   const double core = c.scores + c.values + c.softmax + c.pack + kExposedL2 * c.l2;
   const double busy = std::max(core, c.l2);
   // Tasks are taken longest first by whoever is free: at worst the last one to be taken stands alone.
-  const int parallel = std::max(1, std::min(threads, std::max(machine.cpus, 1)));
+  const int parallel = parallel_threads(machine, threads);
   const double tasks = std::max(d(p.batch) * w.tasks, 1.0);
   c.longest = busy / tasks * (w.keys > 0 && t.parallel == ParallelDim::kHeadsRows ? w.most / w.keys : 1);
   const double share = p.causal ? busy / parallel + c.longest * (parallel - 1) / parallel / 2

@@ -7,18 +7,16 @@
 // Nothing overlaps perfectly: full sums order as badly as pure maxima (rank correlation 0.40 on ten problems of a
 // Granite Rapids VM with maxima only). README.md has the correlations and regrets before and after.
 //
-// Constants are for x86 cores since 2013 with two fma pipes, two load ports and 4 cycles of fma latency (Haswell to
-// Sapphire Rapids, Zen 2 to 5). The core clock is what the measured peak implies: peak = 2 pipes x 2 flops x lanes x
-// GHz.
+// Constants are for the cores of core_internal.h.
 #include "autotune/cost/matmul_cost.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
-#include <tuple>
+
+#include "autotune/cost/core_internal.h"
 
 namespace hone::autotune {
 namespace {
@@ -30,9 +28,6 @@ using matmul::PackB;
 using matmul::ParallelDim;
 using matmul::TransformProgram;
 
-constexpr double kFmaPipes = 2;
-constexpr double kLoadPorts = 2;
-constexpr double kFmaLatency = 4;
 // Of the shorter of fma and load this much shows: tiles of one vector (28x16, 1.04 loads per fma) are 25% slower than
 // 14x32 (0.57), not the 4% that a maximum gives.
 constexpr double kPartlyHidden = 0.25;
@@ -241,9 +236,7 @@ struct MemoryTimes {
 MemoryTimes memory_times(const MatmulProblem& p, const TransformProgram& t, const Sizes& s, int threads, double ghz,
                          const CostMachine& machine) {
   const double last = std::max(static_cast<double>(machine.caches.l2), static_cast<double>(machine.caches.l3_share));
-  const double gbs = threads <= 1
-                         ? machine.dram_gbs_1t
-                         : std::min(machine.dram_gbs_1t * threads, std::max(machine.dram_gbs_all, machine.dram_gbs_1t));
+  const double gbs = dram_gbs(machine, threads);
   auto reads = [&](double elements, double passes) {
     const double bytes = elements * 4;
     const double first = machine.cold || bytes > last ? bytes : 0;
@@ -268,7 +261,7 @@ std::string Cost::breakdown() const {
 Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threads, const CostMachine& machine) {
   const TransformProgram t = matmul::canonical(p, program);
   const Sizes s = sizes_of(p, t);
-  const double ghz = machine.gflops_1t / (kFmaPipes * 2 * machine.widest_lanes);
+  const double ghz = core_ghz(machine);
   Cost cost;
   core_times(cost, p, t, s, ghz, machine);
   const double exposed = l2_times(cost, p, t, s, machine);
@@ -287,7 +280,7 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
   if (!p.epilogue.empty() || p.alpha != 1 || p.beta != 0)
     cost.c += s.batch * elements_c / s.lanes * 5 * static_cast<double>(1 + p.epilogue.size()) / ghz;
 
-  const int parallel = std::max(1, std::min(threads, std::max(machine.cpus, 1)));
+  const int parallel = parallel_threads(machine, threads);
   cost.imbalance = imbalance(s, t, threads);
   cost.region = threads > 1 ? kRegionNs : 0;
   const double longest = std::max({cost.fma, cost.load, cost.latency});

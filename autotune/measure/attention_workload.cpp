@@ -106,8 +106,7 @@ Status AttentionWorkload::run(const Compiled& candidate, runtime::Schedule& sche
       arguments_[i] = attention::bind(problem_, program, sequences[i], static_cast<int>(k), its);
       items_.emplace_back(candidate.kernels[k], arguments_[i].buffers.data(), arguments_[i].params.data());
     }
-    // As the engine has it: later rows of a causal sequence see more keys.
-    const bool growing = problem_.causal && problem_.q > 1 && k == 0;
+    const bool growing = attention::later_tasks_are_longer(problem_, static_cast<int>(k));
     jit::Launch launch(candidate.kernels[k], items_, candidate.workspaces,
                        growing ? jit::Walk::kLastFirst : jit::Walk::kRange);
     schedule.for_range({"attention", node_}, launch.tasks(), 1, {jit::Launch::run_range, &launch});

@@ -30,7 +30,6 @@ constexpr int64_t kTaskRows[] = {64, 128, 256, 512};
 // Up to so many rows a tile holds all of them and K and V stream.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kPrefetches[] = {32, 64, 128};
-constexpr int64_t kLeadElements = 256;
 // Key blocks and splits beside the default's, where any class may be chosen.
 constexpr int64_t kKeyBlocks[] = {64, 128, 256, 512, 1024};
 constexpr int64_t kSplits[] = {2, 4, 8, 16};
@@ -149,7 +148,7 @@ class Enumeration {
       t.prefetch = t.lead = 0;
       add(t);
       for (int64_t keys : kPrefetches) {
-        t.prefetch = keys, t.lead = std::clamp<int64_t>(kLeadElements / p_.d, 1, 16);
+        t.prefetch = keys, t.lead = attention::lead_keys(p_);
         add(t);
       }
       t.prefetch = 64, t.lead = 0;

@@ -23,4 +23,10 @@ int64_t partial_elements(const AttentionProblem& problem, const AttentionProgram
 Arguments bind(const AttentionProblem& problem, const AttentionProgram& program, const Sequence& sequence, int index,
                float* partials);
 
+// Whether kernel `index` has longer tasks the later they come, so that they should be started first: later rows of a
+// causal sequence see more keys.
+inline bool later_tasks_are_longer(const AttentionProblem& problem, int index) {
+  return problem.causal && problem.q > 1 && index == 0;
+}
+
 }  // namespace hone::attention

@@ -20,9 +20,6 @@ int64_t tile_vectors(const IsaInfo& isa, int64_t rows, int64_t most) {
 // As many sums as hide the latency of fma: 4 cycles, two a cycle.
 constexpr int64_t kChains = 8;
 
-// Announced twice, 1 KB apart: a quarter of a page, in which the prefetcher of L2 finds its way (announce.cpp).
-constexpr int64_t kLeadElements = 256;
-
 // Rows that one tile holds. K is transposed a strip at a time and used while it is in L1; V is read 32 keys at a time,
 // so that columns that do not fit one tile come from L1 the second time. One thread of a Granite Rapids VM, 4 rows,
 // d=128, 32768 keys, K and V from memory that four streams read at 16.2 GB/s: 12.0 announced 64 keys ahead once, 14.1
@@ -38,7 +35,7 @@ void few_rows(const AttentionProblem& problem, const IsaInfo& isa, int64_t rows,
   p.value_depth = 32;
   if (problem.k == KeyLayout::kRows) p.nr = kKeyGroup;
   p.prefetch = 32;
-  p.lead = std::clamp<int64_t>(kLeadElements / problem.d, 1, 16);
+  p.lead = lead_keys(problem);
 }
 
 // Tiles with few loads a fma; rows of scores that stay in L1; rows of a task that make transposing K small (64 shuffles
@@ -98,6 +95,8 @@ AttentionProgram materialised_program(const AttentionProblem& problem, Isa isa, 
   while (p.bq > 1 && !legal(problem, p).ok()) p.bq = ceil_div(p.bq, 2);
   return canonical(problem, p);
 }
+
+int64_t lead_keys(const AttentionProblem& problem) { return std::clamp<int64_t>(256 / problem.d, 1, 16); }
 
 double region_work(const AttentionProblem& problem) {
   // An element of K or V that comes from memory takes as long as 8 multiply-adds.

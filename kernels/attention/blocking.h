@@ -32,6 +32,10 @@ AttentionProgram default_program(const AttentionProblem& problem, Isa isa, const
 // as its workspace allows. Class ordered.
 AttentionProgram materialised_program(const AttentionProblem& problem, Isa isa, const BlockingCaches& caches);
 
+// Keys between the two times that a line is announced (program.h, lead): 1 KB apart, a quarter of a page, in which the
+// prefetcher of L2 finds its way (announce.cpp).
+int64_t lead_keys(const AttentionProblem& problem);
+
 // Multiply-adds of a problem, or those that one core does while K, V, Q and O move to and from memory if these are
 // more.
 double region_work(const AttentionProblem& problem);

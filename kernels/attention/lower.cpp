@@ -33,6 +33,17 @@ using ir::RegId;
 using ir::RegRef;
 using ir::Scope;
 
+void each_vector(Builder& b, int lanes, int64_t elements, const std::function<void(Affine, RegRef)>& body) {
+  const int64_t whole = elements / lanes * lanes;
+  RegRef mask;
+  if (whole < elements) {
+    mask = Builder::at(b.reg("tail", {.lanes = lanes, .mask = true}));
+    b.lane_mask(mask, elements - whole);
+  }
+  if (whole > 0) b.serial("c", 0, whole, lanes, [&](const Affine& c) { body(c, {}); });
+  if (whole < elements) body(whole, mask);
+}
+
 AttentionLowering::AttentionLowering(const AttentionProblem& problem, const AttentionProgram& program)
     : p_(problem), t_(canonical(problem, program)), b_(kernel_name(problem, program)) {}
 
@@ -92,8 +103,7 @@ void AttentionLowering::declare_arguments() {
   query_ = buffer("Q", Scope::kIn, {p_.heads, q_, p_.d}, {q_head, p_.row_stride_q(), 1});
   declare_cache(k_head, v_head);
   if (split()) {
-    const int64_t row = partial_row_elements(p_);
-    partial_ = buffer("P", Scope::kOut, {t_.splits, p_.heads, p_.q, row}, {p_.heads * p_.q * row, p_.q * row, row, 1});
+    partial_ = b_.buffer(partial_states(p_, t_, Scope::kOut));
   } else {
     out_ = buffer("O", Scope::kOut, {p_.heads, q_, p_.value_dim()}, {o_head, p_.row_stride_o(), 1});
   }
@@ -199,17 +209,6 @@ void AttentionLowering::each_task_row(const std::function<void(Affine, Affine, A
     if (per_position() == 1) return body(i, 0, i);
     b_.serial("rh", 0, per_position(), 1, [&](const Affine& h) { body(i, h, i * per_position() + h); });
   });
-}
-
-void AttentionLowering::each_vector(int64_t elements, const std::function<void(Affine, RegRef)>& body) {
-  const int64_t whole = elements / t_.lanes * t_.lanes;
-  RegRef mask;
-  if (whole < elements) {
-    mask = Builder::at(b_.reg("tail", {.lanes = t_.lanes, .mask = true}));
-    b_.lane_mask(mask, elements - whole);
-  }
-  if (whole > 0) b_.serial("c", 0, whole, t_.lanes, [&](const Affine& c) { body(c, {}); });
-  if (whole < elements) body(whole, mask);
 }
 
 void AttentionLowering::begin_rows() {

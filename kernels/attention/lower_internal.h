@@ -25,6 +25,18 @@ inline int64_t partial_row_elements(const AttentionProblem& problem) {
   return 2 * kKeyGroup + round_up(problem.value_dim(), kKeyGroup);
 }
 
+// Those of all splits: [splits][heads][q][row].
+inline ir::Buffer partial_states(const AttentionProblem& problem, const AttentionProgram& program, ir::Scope scope) {
+  const int64_t row = partial_row_elements(problem), head = problem.q * row;
+  return {.name = "P",
+          .scope = scope,
+          .extents = {program.splits, problem.heads, problem.q, row},
+          .strides = {problem.heads * head, head, row, 1}};
+}
+
+// body(column, mask): a vector at a time, the mask invalid where it has all lanes.
+void each_vector(ir::Builder& b, int lanes, int64_t elements, const std::function<void(ir::Affine, ir::RegRef)>& body);
+
 // Of the search for the maximum: one chain is bound by the latency of max, 4 cycles on the CPUs known here.
 inline constexpr int64_t kMaximumChains = 4;
 // Columns, in vectors, of one row that sees keys which its tile does not: 8 sums, broadcast and vector fit AVX2 too.
@@ -122,8 +134,9 @@ class AttentionLowering {
   void end_rows();
   // body(position in the task, head within the group, row)
   void each_task_row(const std::function<void(Affine, Affine, Affine)>& body);
-  // body(column, mask): a vector at a time, the mask invalid where it has all lanes.
-  void each_vector(int64_t elements, const std::function<void(Affine, ir::RegRef)>& body);
+  void each_vector(int64_t elements, const std::function<void(Affine, ir::RegRef)>& body) {
+    attention::each_vector(b_, t_.lanes, elements, body);
+  }
   // body(rows), whose count is a constant.
   void each_row_tile(const Rows& rows, int64_t step, const std::function<void(Rows)>& body);
   void constant_row_tiles(const Rows& rows, int64_t step, const std::function<void(Rows)>& body);

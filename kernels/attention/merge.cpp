@@ -92,12 +92,10 @@ class MergeLowering {
   // Arguments in the order of bind.cpp.
   ir::Kernel run() {
     const Affine q = Affine::var(b_.param("q")), o_head = Affine::var(b_.param("so"));
-    const int64_t row = partial_row_elements(p_);
     auto buffer = [&](const char* name, ir::Scope scope, std::vector<Affine> extents, std::vector<Affine> strides) {
       return b_.buffer({.name = name, .scope = scope, .extents = std::move(extents), .strides = std::move(strides)});
     };
-    partial_ =
-        buffer("P", ir::Scope::kIn, {t_.splits, p_.heads, p_.q, row}, {p_.heads * p_.q * row, p_.q * row, row, 1});
+    partial_ = b_.buffer(partial_states(p_, t_, ir::Scope::kIn));
     out_ = buffer("O", ir::Scope::kOut, {p_.heads, q, p_.value_dim()}, {o_head, p_.row_stride_o(), 1});
     if (p_.lse) lse_ = buffer("lse", ir::Scope::kOut, {p_.heads, q}, {Affine::var(b_.param("lh")), 1});
     weights_ = buffer("w", ir::Scope::kWorkspace, {t_.splits, t_.lanes}, {t_.lanes, 1});
@@ -141,8 +139,7 @@ class MergeLowering {
     });
     const RegRef l = end.sum(chains), inverse = vector("inverse"), o = vector("o");
     end.inverse(l, inverse);
-    const int64_t whole = p_.value_dim() / t_.lanes * t_.lanes;
-    auto column = [&](const Affine& c, const RegRef& mask) {
+    each_vector(b_, t_.lanes, p_.value_dim(), [&](const Affine& c, const RegRef& mask) {
       b_.constant(o, 0.0F);
       b_.serial("s", 0, t_.splits, 1, [&](const Affine& s) {
         b_.load(w, {weights_, {s, 0}});
@@ -151,13 +148,7 @@ class MergeLowering {
       });
       b_.binary(BinaryOp::kMul, o, o, inverse);
       b_.store({out_, {head_, i, c}}, o, mask);
-    };
-    if (whole > 0) b_.serial("c", 0, whole, t_.lanes, [&](const Affine& c) { column(c, {}); });
-    if (whole < p_.value_dim()) {
-      const RegRef tail = Builder::at(b_.reg("tail", {.lanes = t_.lanes, .mask = true}));
-      b_.lane_mask(tail, p_.value_dim() - whole);
-      column(whole, tail);
-    }
+    });
     if (p_.lse) end.store_log_sum_exp({lse_, {head_, i}}, m, l);
   }
 
