@@ -33,7 +33,8 @@ class Parser {
   Parser(std::string_view text, bool lists) : cursor_(text, problem_grammar(), lists) {}
 
   Result<std::vector<AttentionProblem>> run() {
-    if (!cursor_.head("attention", kAttentionDTypes) || !keys() || !layout_strides() || !options()) {
+    if (!cursor_.head("attention", kAttentionDTypes) ||
+        !cursor_.keys(kKeys, kNeeded, [this](size_t key) { return value(key); }) || !layout_strides() || !options()) {
       return cursor_.error();
     }
     return text::expand(cursor_, base_, axes_, [](AttentionProblem& p, size_t key, int64_t value) {
@@ -43,8 +44,7 @@ class Parser {
   }
 
  private:
-  bool keys();
-  bool one_key();
+  bool value(size_t key);
   bool layout();
   bool layout_strides();
   bool k_layout();
@@ -62,21 +62,12 @@ class Parser {
   std::array<bool, kOptions.size()> given_{};
 };
 
-bool Parser::keys() {
-  do {
-    if (!one_key()) return false;
-  } while (cursor_.accept(','));
-  return cursor_.end_of_keys(kKeys, kNeeded);
-}
-
-bool Parser::one_key() {
-  size_t i = 0;
-  if (!cursor_.key(kKeys, &i)) return false;
-  switch (static_cast<Key>(i)) {
+bool Parser::value(size_t key) {
+  switch (static_cast<Key>(key)) {
     case Key::kB:
     case Key::kQ:
     case Key::kKv:
-      axes_.push_back({i, {}});
+      axes_.push_back({key, {}});
       return cursor_.values(&axes_.back());
     case Key::kHq:
       return cursor_.integer(&base_.heads);
@@ -106,22 +97,19 @@ bool Parser::one_key() {
 
 bool Parser::layout() {
   layout_column_ = cursor_.column();
-  const std::string_view name = cursor_.word();
-  bshd_ = name == "bshd";
-  if (bshd_ || name == "bhsd") return true;
-  return cursor_.fail(
-      fmt::format("unknown layout '{}' (bhsd or bshd)", name.empty() ? cursor_.found() : printable(name)),
-      layout_column_);
+  constexpr std::array<std::string_view, 2> kNames = {"bhsd", "bshd"};
+  size_t i = 0;
+  if (!cursor_.choice(kNames, "layout", "", &i)) return false;
+  bshd_ = i == 1;
+  return true;
 }
 
 bool Parser::k_layout() {
-  const size_t column = cursor_.column();
-  const std::string_view name = cursor_.word();
-  base_.k = name == "blocked" ? KeyLayout::kBlocked : KeyLayout::kRows;
-  if (name == "blocked" || name == "rows") return true;
-  return cursor_.fail(
-      fmt::format("unknown layout '{}' of K (rows or blocked)", name.empty() ? cursor_.found() : printable(name)),
-      column);
+  constexpr std::array<std::string_view, 2> kNames = {"rows", "blocked"};
+  size_t i = 0;
+  if (!cursor_.choice(kNames, "layout", " of K", &i)) return false;
+  base_.k = static_cast<KeyLayout>(i);
+  return true;
 }
 
 // The row strides of [b, s, h, d].

@@ -31,7 +31,10 @@ class Parser {
   Parser(std::string_view text, bool lists) : cursor_(text, problem_grammar(), lists) {}
 
   Result<std::vector<MatmulProblem>> run() {
-    if (!cursor_.head("matmul", kMatmulDTypes) || !keys() || !epilogue()) return cursor_.error();
+    if (!cursor_.head("matmul", kMatmulDTypes) ||
+        !cursor_.keys(kKeys, kNeeded, [this](size_t key) { return value(key); }) || !epilogue()) {
+      return cursor_.error();
+    }
     return text::expand(cursor_, base_, axes_, [](MatmulProblem& p, size_t key, int64_t value) {
       const auto k = static_cast<Key>(key);
       (k == Key::kM ? p.m : k == Key::kN ? p.n : p.k) = value;
@@ -39,8 +42,7 @@ class Parser {
   }
 
  private:
-  bool keys();
-  bool one_key();
+  bool value(size_t key);
   bool layout();
   bool epilogue();
   bool epilogue_op();
@@ -50,21 +52,12 @@ class Parser {
   std::vector<text::Axis> axes_;
 };
 
-bool Parser::keys() {
-  do {
-    if (!one_key()) return false;
-  } while (cursor_.accept(','));
-  return cursor_.end_of_keys(kKeys, kNeeded);
-}
-
-bool Parser::one_key() {
-  size_t i = 0;
-  if (!cursor_.key(kKeys, &i)) return false;
-  switch (static_cast<Key>(i)) {
+bool Parser::value(size_t key) {
+  switch (static_cast<Key>(key)) {
     case Key::kM:
     case Key::kN:
     case Key::kK:
-      axes_.push_back({i, {}});
+      axes_.push_back({key, {}});
       return cursor_.values(&axes_.back());
     case Key::kB:
       return layout();
@@ -91,16 +84,12 @@ bool Parser::one_key() {
 }
 
 bool Parser::layout() {
-  const size_t column = cursor_.column();
-  const std::string_view name = cursor_.word();
-  for (BLayout b : {BLayout::kNn, BLayout::kNt, BLayout::kPacked}) {
-    if (layout_name(b) != name) continue;
-    base_.b = b;
-    return true;
-  }
-  return cursor_.fail(
-      fmt::format("unknown layout '{}' of B (nn, nt or packed)", name.empty() ? cursor_.found() : printable(name)),
-      column);
+  const std::array<std::string_view, 3> names = {layout_name(BLayout::kNn), layout_name(BLayout::kNt),
+                                                 layout_name(BLayout::kPacked)};
+  size_t i = 0;
+  if (!cursor_.choice(names, "layout", " of B", &i)) return false;
+  base_.b = static_cast<BLayout>(i);
+  return true;
 }
 
 bool Parser::epilogue() {

@@ -105,6 +105,18 @@ bool ProblemCursor::end_of_keys(std::span<const std::string_view> keys, std::spa
   return true;
 }
 
+bool ProblemCursor::choice(std::span<const std::string_view> names, std::string_view what, std::string_view of,
+                           size_t* index) {
+  const size_t column = at_;
+  const std::string_view name = word();
+  const auto at = std::find(names.begin(), names.end(), name);
+  *index = static_cast<size_t>(at - names.begin());
+  if (at != names.end()) return true;
+  return fail(fmt::format("unknown {} '{}'{} ({} or {})", what, name.empty() ? found() : printable(name), of,
+                          fmt::join(names.first(names.size() - 1), ", "), names.back()),
+              column);
+}
+
 bool ProblemCursor::integer(int64_t* out) {
   const size_t column = at_;
   if (peek() == '-') return fail("negative numbers are not allowed", column);

@@ -55,18 +55,29 @@ class ProblemCursor {
 
   // "op:dtype:", one dtype being all that there is yet.
   bool head(std::string_view op, std::string_view dtype);
-  // "name=", one of `keys` and not read before; its index.
-  bool key(std::span<const std::string_view> keys, size_t* index);
+  // "name=value,..", each name one of `keys` and there once, up to ':' or the end; all of `needed` are there.
+  // `value(i)` reads what follows the name with index i.
+  template <typename Value>
+  bool keys(std::span<const std::string_view> keys, std::span<const size_t> needed, const Value& value) {
+    do {
+      size_t i = 0;
+      if (!key(keys, &i) || !value(i)) return false;
+    } while (accept(','));
+    return end_of_keys(keys, needed);
+  }
   bool seen(size_t key) const { return key < seen_.size() && seen_[key]; }
-  // After the last value: ':' or the end, and all of `needed` were there.
-  bool end_of_keys(std::span<const std::string_view> keys, std::span<const size_t> needed);
 
   bool integer(int64_t* out);
   bool real(float* out);  // decimal, up to ',' or ':' or the end
+  // One of `names`; its index. Else "unknown WHAT 'NAME'OF (LISTED)", as in "unknown layout 'x' of B (nn, nt or
+  // packed)".
+  bool choice(std::span<const std::string_view> names, std::string_view what, std::string_view of, size_t* index);
   // 8, 1-8+1, 1-512*2 or {1,4,16}
   bool values(Axis* axis);
 
  private:
+  bool key(std::span<const std::string_view> keys, size_t* index);
+  bool end_of_keys(std::span<const std::string_view> keys, std::span<const size_t> needed);
   bool list(Axis* axis);
   bool range(Axis* axis, int64_t first, size_t column);
   bool add(Axis* axis, int64_t value, size_t column);
