@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/tools/run_hone.h"
-#include "tests/tools/scratch.h"
+#include "tests/tools/needs_code.h"
 
 namespace hone::cli_test {
 namespace {
@@ -17,20 +16,7 @@ using testing::HasSubstr;
 constexpr char kProblem[] = "attention:f32:b=1,hq=4,hkv=2,q=1,kv=600,d=16";
 constexpr char kPrefill[] = "attention:f32:b=2,hq=2,hkv=2,q=40,kv=40,d=16:causal";
 
-class HoneAttention : public Scratch {
- protected:
-  void SetUp() override {
-    const Outcome info = hone({"info", "--json"});
-    ASSERT_EQ(info.code, 0) << info.err;
-    const Json parsed = Json::parse(info.out);
-    for (const Json& codegen : parsed["codegens"])
-      if (!codegen["isa"].empty()) return;
-    GTEST_SKIP() << "hone has no code for this CPU: it needs AVX2 and FMA";
-  }
-  Outcome hone(const std::vector<std::string>& args) const {
-    return run_hone(args, {.env = {{"HONE_DB", file("plans.db")}}});
-  }
-};
+class HoneAttention : public NeedsCode {};
 
 TEST_F(HoneAttention, IsTunedStoredExplainedAndBenched) {
   const Outcome tuned = hone({"tune", kProblem, kPrefill, "--budget", "3s", "--json"});

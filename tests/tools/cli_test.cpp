@@ -17,8 +17,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/tools/run_hone.h"
-#include "tests/tools/scratch.h"
+#include "tests/tools/needs_code.h"
 
 namespace hone::cli_test {
 namespace {
@@ -40,22 +39,8 @@ std::vector<std::string> keys_of(const Json& object) {
   return keys;
 }
 
-class HoneCli : public Scratch {
+class HoneCli : public NeedsCode {
  protected:
-  void SetUp() override {
-    const Outcome info = hone({"info", "--json"});
-    ASSERT_EQ(info.code, 0) << info.err;
-    const Json parsed = Json::parse(info.out);
-    for (const Json& codegen : parsed["codegens"])
-      if (!codegen["isa"].empty()) return;
-    GTEST_SKIP() << "hone has no code for this CPU: it needs AVX2 and FMA";
-  }
-  Outcome hone(const std::vector<std::string>& args, Setting setting = {}) const {
-    setting.env.try_emplace("HONE_DB", file("plans.db"));
-    // For trying the tests as if on another CPU.
-    if (const char* cpu = std::getenv("HONE_CPU")) setting.env.try_emplace("HONE_CPU", cpu);
-    return run_hone(args, setting);
-  }
   // Fails with `code`: nothing on stdout, one line that has `what`, one line that repeats it.
   void refused(const std::vector<std::string>& args, int code, const std::string& what, Setting setting = {}) const {
     SCOPED_TRACE(testing::PrintToString(args));

@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/tools/run_hone.h"
-#include "tests/tools/scratch.h"
+#include "tests/tools/needs_code.h"
 
 namespace hone::cli_test {
 namespace {
@@ -17,14 +16,8 @@ using Json = nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-class HoneCompare : public Scratch {
+class HoneCompare : public NeedsCode {
  protected:
-  void SetUp() override {
-    const Json info = Json::parse(run_hone({"info", "--json"}).out);
-    for (const Json& codegen : info["codegens"])
-      if (!codegen["isa"].empty()) return;
-    GTEST_SKIP() << "hone has no code for this CPU: it needs AVX2 and FMA";
-  }
   // What `hone bench` did, on problems that take microseconds.
   Outcome bench(const std::string& problem, const std::string& compare, const std::string& threads = "1") const {
     return run_hone(

@@ -12,8 +12,7 @@
 #include <thread>
 
 #include "db/store.h"
-#include "tests/tools/run_hone.h"
-#include "tests/tools/scratch.h"
+#include "tests/tools/needs_code.h"
 
 namespace hone::cli_test {
 namespace {
@@ -40,17 +39,8 @@ std::vector<Json> objects(const std::string& jsonl) {
   return parsed;
 }
 
-class Resume : public Scratch {
+class Resume : public NeedsCode {
  protected:
-  void SetUp() override {
-    const Outcome info = run_hone({"info", "--json"}, {.env = {{"HONE_DB", ":memory:"}}});
-    ASSERT_EQ(info.code, 0) << info.err;
-    const Json parsed = Json::parse(info.out);
-    for (const Json& codegen : parsed["codegens"])
-      if (!codegen["isa"].empty()) return;
-    GTEST_SKIP() << "hone has no code for this CPU: it needs AVX2 and FMA";
-  }
-
   Outcome tune(const std::string& budget, Setting setting = {}, std::vector<std::string> more = {}) const {
     setting.env = {{"HONE_DB", database()}, {"HONE_LOG", "tune"}};
     std::vector<std::string> args = {

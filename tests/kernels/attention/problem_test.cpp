@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kernels/text/problem_text.h"
+#include "tests/kernels/text/problem_properties.h"
 
 namespace hone::attention {
 namespace {
@@ -100,62 +101,16 @@ AttentionProblem random_problem(std::mt19937& random) {
   return p;
 }
 
-TEST(AttentionProblemProperty, RoundTrip) {
-  std::mt19937 random(11);
-  for (int i = 0; i < 5000; ++i) {
-    const AttentionProblem p = random_problem(random);
-    ASSERT_TRUE(validate(p).ok()) << validate(p).to_string();
-    const std::string text = to_string(p);
-    Result<AttentionProblem> back = parse_problem(text);
-    ASSERT_TRUE(back.ok()) << back.status().to_string();
-    ASSERT_EQ(*back, canonical(p)) << text;
-    ASSERT_EQ(to_string(*back), text);
-    ASSERT_EQ(canonical(canonical(p)), canonical(p)) << text;
-  }
-}
+TEST(AttentionProblemProperty, RoundTrip) { text::expect_round_trips(random_problem, parse_problem); }
 
-// Mutated strings either parse to something that round-trips, or fail with one printable line.
 TEST(AttentionProblemFuzz, NeverCrashesAndAnswersInOneLine) {
-  std::mt19937 random(13);
-  const std::string alphabet = "ateniof32:=,hqkvdpgcuslwm0189-+*{}.;\xc3\xa4 \n\t";
-  for (int i = 0; i < 10000; ++i) {
-    std::string text = to_string(random_problem(random));
-    for (int edits = static_cast<int>(random() % 4) + 1; edits > 0 && !text.empty(); --edits) {
-      const size_t at = random() % text.size();
-      const char c = alphabet[random() % alphabet.size()];
-      switch (random() % 3) {
-        case 0:
-          text[at] = c;
-          break;
-        case 1:
-          text.insert(at, 1, c);
-          break;
-        default:
-          text.erase(at, 1 + random() % 3);
-      }
-    }
-    const Result<AttentionProblem> p = parse_problem(text);
-    if (p.ok()) {
-      ASSERT_TRUE(validate(*p).ok()) << text;
-      ASSERT_EQ(*parse_problem(to_string(*p)), *p) << text;
-      continue;
-    }
-    for (unsigned char byte : p.status().message()) ASSERT_TRUE(byte >= 0x20 && byte < 0x7f) << text;
-    (void)text::caret_display(text, p.status());
-    (void)parse_problems(text);
-  }
+  text::expect_answers_in_one_line(10000, "ateniof32:=,hqkvdpgcuslwm0189-+*{}.;\xc3\xa4 \n\t", random_problem,
+                                   parse_problem, parse_problems);
 }
-
-struct Bad {
-  std::string text;
-  std::string what;
-  int column;  // 0: names none
-  Code code = Code::kInvalidArgument;
-};
 
 TEST(AttentionProblemErrors, SayWhatAndWhere) {
   const std::string one = "attention:f32:b=1,hq=1,hkv=1,q=1,kv=1,d=1";  // 41 characters
-  const Bad cases[] = {
+  const text::Bad cases[] = {
       {"", "is empty", 1},
       {"attention:", "dtype '' is not supported by attention", 11, Code::kUnsupported},
       {"attention:f16:b=1", "dtype 'f16' is not supported by attention; dtypes: f32", 11, Code::kUnsupported},
@@ -193,20 +148,7 @@ TEST(AttentionProblemErrors, SayWhatAndWhere) {
       {"attention:f32:b=1,hq=4,hkv=1,q=1,kv=1,d=9223372036854775807,layout=bshd", "too large: a row stride", 68},
       {one + ",page=9223372036854775807", "too large: the bytes of", 0},
   };
-  for (const Bad& bad : cases) {
-    const Result<AttentionProblem> p = parse_problem(bad.text);
-    ASSERT_FALSE(p.ok()) << bad.text;
-    const std::string& message = p.status().message();
-    EXPECT_EQ(p.status().code(), bad.code) << message;
-    EXPECT_THAT(message, HasSubstr(bad.what));
-    EXPECT_THAT(message, HasSubstr(std::string(problem_grammar())));
-    EXPECT_EQ(message.find('\n'), std::string::npos);
-    if (bad.column > 0) {
-      EXPECT_THAT(message, HasSubstr(" at column " + std::to_string(bad.column) + ";")) << bad.text;
-    } else {
-      EXPECT_EQ(message.find(" at column "), std::string::npos) << message;
-    }
-  }
+  text::expect_refused(cases, problem_grammar(), parse_problem);
 }
 
 TEST(AttentionProblemRanges, InBatchRowsAndKeys) {

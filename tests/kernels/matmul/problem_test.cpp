@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/text/problem_text.h"
+#include "tests/kernels/text/problem_properties.h"
 
 namespace hone::matmul {
 namespace {
@@ -89,61 +90,15 @@ MatmulProblem random_problem(std::mt19937& random) {
   return p;
 }
 
-TEST(MatmulProblemProperty, RoundTrip) {
-  std::mt19937 random(11);
-  for (int i = 0; i < 5000; ++i) {
-    const MatmulProblem p = random_problem(random);
-    ASSERT_TRUE(validate(p).ok()) << validate(p).to_string();
-    const std::string text = to_string(p);
-    Result<MatmulProblem> back = parse_problem(text);
-    ASSERT_TRUE(back.ok()) << back.status().to_string();
-    ASSERT_EQ(*back, canonical(p)) << text;
-    ASSERT_EQ(to_string(*back), text);
-    ASSERT_EQ(canonical(canonical(p)), canonical(p)) << text;
-  }
-}
+TEST(MatmulProblemProperty, RoundTrip) { text::expect_round_trips(random_problem, parse_problem); }
 
-// Mutated strings either parse to something that round-trips, or fail with one printable line.
 TEST(MatmulProblemFuzz, NeverCrashesAndAnswersInOneLine) {
-  std::mt19937 random(13);
-  const std::string alphabet = "matul:f32=,knbtpcdslarhe0189-+*{}.;\xc3\xa4 \n\t";
-  for (int i = 0; i < 20000; ++i) {
-    std::string text = to_string(random_problem(random));
-    for (int edits = static_cast<int>(random() % 4) + 1; edits > 0 && !text.empty(); --edits) {
-      const size_t at = random() % text.size();
-      const char c = alphabet[random() % alphabet.size()];
-      switch (random() % 3) {
-        case 0:
-          text[at] = c;
-          break;
-        case 1:
-          text.insert(at, 1, c);
-          break;
-        default:
-          text.erase(at, 1 + random() % 3);
-      }
-    }
-    const Result<MatmulProblem> p = parse_problem(text);
-    if (p.ok()) {
-      ASSERT_TRUE(validate(*p).ok()) << text;
-      ASSERT_EQ(*parse_problem(to_string(*p)), *p) << text;
-      continue;
-    }
-    for (unsigned char byte : p.status().message()) ASSERT_TRUE(byte >= 0x20 && byte < 0x7f) << text;
-    (void)text::caret_display(text, p.status());
-    (void)parse_problems(text);
-  }
+  text::expect_answers_in_one_line(20000, "matul:f32=,knbtpcdslarhe0189-+*{}.;\xc3\xa4 \n\t", random_problem,
+                                   parse_problem, parse_problems);
 }
-
-struct Bad {
-  std::string text;
-  std::string what;
-  int column;  // 0: names none
-  Code code = Code::kInvalidArgument;
-};
 
 TEST(MatmulProblemErrors, SayWhatAndWhere) {
-  const Bad cases[] = {
+  const text::Bad cases[] = {
       {"", "is empty", 1},
       {"matmul", "expected ':' and a dtype", 7},
       {"matmul:f32", "expected ':' and the sizes", 11},
@@ -193,20 +148,7 @@ TEST(MatmulProblemErrors, SayWhatAndWhere) {
       {"matmul:s32:m=4,n=4,k=4", "dtype 's32' is not supported by matmul; dtypes: f32", 8, Code::kUnsupported},
       {"attention:f32:b=1", "op 'attention' is not supported; ops: matmul", 1, Code::kUnsupported},
   };
-  for (const Bad& bad : cases) {
-    const Result<MatmulProblem> p = parse_problem(bad.text);
-    ASSERT_FALSE(p.ok()) << bad.text;
-    const std::string& message = p.status().message();
-    EXPECT_EQ(p.status().code(), bad.code) << message;
-    EXPECT_THAT(message, HasSubstr(bad.what));
-    EXPECT_THAT(message, HasSubstr(std::string(problem_grammar())));
-    EXPECT_EQ(message.find('\n'), std::string::npos);
-    if (bad.column > 0) {
-      EXPECT_THAT(message, HasSubstr(" at column " + std::to_string(bad.column) + ";")) << bad.text;
-    } else {
-      EXPECT_EQ(message.find(" at column "), std::string::npos) << message;
-    }
-  }
+  text::expect_refused(cases, problem_grammar(), parse_problem);
 }
 
 TEST(MatmulProblemErrors, CaretStandsUnderTheColumn) {
