@@ -127,8 +127,8 @@ void Launch::run_range(void* launch, int64_t begin, int64_t end) {
   if (begin >= end) return;
   auto& call = *static_cast<Launch*>(launch);
   const int64_t bytes = call.executable_.workspace_bytes;
-  const WorkspaceLease lease(call.workspaces_,
-                             bytes);  // given back also when the interpreter throws for lack of memory
+  // Given back also when the interpreter throws for lack of memory.
+  const WorkspaceLease lease(call.workspaces_, bytes);
   if (lease.data() == nullptr && bytes > 0) {
     call.out_of_memory_.store(true, std::memory_order_relaxed);
     return;

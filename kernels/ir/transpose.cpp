@@ -3,8 +3,7 @@
 
 namespace hone::ir {
 
-// Per 128-bit group first (unpack 32, unpack 64),
-// then the groups are dealt out.
+// Per 128-bit group first (unpack 32, unpack 64), then the groups are dealt out.
 RegId emit_transpose(Builder& b, int lanes, RegId x_tile, RegId y_tile) {
   auto x = [&](int64_t i) { return Builder::at(x_tile, {i}); };
   auto y = [&](int64_t i) { return Builder::at(y_tile, {i}); };
