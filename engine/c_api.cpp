@@ -67,10 +67,11 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
   if (c.expected_m_length > HONE_MAX_EXPECTED_M)
     return hone::invalid_argument("expected_m_length=" + std::to_string(c.expected_m_length) +
                                   " exceeds HONE_MAX_EXPECTED_M");
-  if (c.b != HONE_LAYOUT_NN && c.b != HONE_LAYOUT_NT) return hone::invalid_argument("b is not a hone_layout");
+  const int b = hone::c_api::number_of(c.b);
+  if (b != HONE_LAYOUT_NN && b != HONE_LAYOUT_NT) return hone::invalid_argument("b is not a hone_layout");
   hone::MatmulSpec spec{.n = c.n,
                         .k = c.k,
-                        .b = c.b == HONE_LAYOUT_NN ? hone::Layout::kNn : hone::Layout::kNt,
+                        .b = b == HONE_LAYOUT_NN ? hone::Layout::kNn : hone::Layout::kNt,
                         .lda = c.lda,
                         .ldb = c.ldb,
                         .ldc = c.ldc,
@@ -84,7 +85,7 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
                         .expected_m = {c.expected_m, c.expected_m + c.expected_m_length},
                         .max_m = c.max_m};
   for (size_t i = 0; i < c.epilogue_length; ++i) {
-    const int step = static_cast<int>(c.epilogue[i]);
+    const int step = hone::c_api::number_of(c.epilogue[i]);
     if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_RESIDUAL)
       return hone::invalid_argument("epilogue[" + std::to_string(i) + "] is not a hone_epilogue");
     spec.epilogue.push_back(static_cast<hone::Epilogue>(step));
@@ -134,8 +135,9 @@ hone_status prepare(const hone_engine* engine, const hone_matmul_spec* spec, hon
 extern "C" {
 
 const char* hone_status_name(hone_status status) {
-  if (status < HONE_OK || status > HONE_INTERNAL) return "unknown";
-  return hone::code_name(static_cast<hone::Code>(status)).data();  // literals, so NUL terminated
+  const int code = hone::c_api::number_of(status);
+  if (code < HONE_OK || code > HONE_INTERNAL) return "unknown";
+  return hone::code_name(static_cast<hone::Code>(code)).data();  // literals, so NUL terminated
 }
 
 const char* hone_last_error(void) { return hone::c_api::last_error.c_str(); }

@@ -2,6 +2,7 @@
 // for this thread and lets no exception out.
 #pragma once
 
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -24,6 +25,15 @@ namespace hone::c_api {
 
 // Keeps the message for hone_last_error().
 hone_status fail(hone_status code, const char* message) noexcept;
+
+// What a caller in C has written into an enumerator, which may be any int: C++ may not even load it as one.
+template <typename CEnum>
+int number_of(const CEnum& field) {
+  static_assert(sizeof(CEnum) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &field, sizeof(number));
+  return number;
+}
 
 inline Status null_argument(const char* name) { return invalid_argument(std::string(name) + " is NULL"); }
 

@@ -31,9 +31,9 @@ static_assert(static_cast<int>(hone::KeyLayout::kRows) == HONE_KEYS_ROWS &&
 
 // The enumerator of C++ that a field of C says, of 0 to `last`.
 template <typename Enum, typename CEnum>
-hone::Result<Enum> enumerator(const char* field, CEnum value, Enum last) {
-  const auto number = static_cast<int64_t>(value);
-  if (number >= 0 && number <= static_cast<int64_t>(last)) return static_cast<Enum>(number);
+hone::Result<Enum> enumerator(const char* field, const CEnum& value, Enum last) {
+  const int number = hone::c_api::number_of(value);
+  if (number >= 0 && number <= static_cast<int>(last)) return static_cast<Enum>(number);
   return hone::invalid_argument(std::string(field) + "=" + std::to_string(number) + " must be from 0 to " +
                                 std::to_string(static_cast<int>(last)));
 }

@@ -106,6 +106,23 @@ TEST_F(EngineCApi, ErrorsAreCodesWithAMessage) {
   EXPECT_STREQ(hone_version(), HONE_VERSION);
 }
 
+// C lets an enumerator hold any int; C++ may not even load such a one (under UBSan this test would say so).
+TEST_F(EngineCApi, NumbersThatAreNoEnumeratorAreRefused) {
+  const auto write = [](auto& field, int number) { std::memcpy(&field, &number, sizeof(field)); };
+  hone_matmul* matmul = nullptr;
+  hone_matmul_spec spec;
+  ASSERT_EQ(hone_matmul_spec_init(&spec, 8, 8), HONE_OK);
+  write(spec.b, 257);
+  EXPECT_EQ(hone_matmul_prepare(engine_, &spec, &matmul), HONE_INVALID_ARGUMENT);
+  EXPECT_THAT(hone_last_error(), HasSubstr("b is not a hone_layout"));
+  ASSERT_EQ(hone_matmul_spec_init(&spec, 8, 8), HONE_OK);
+  spec.epilogue_length = 1;
+  write(spec.epilogue[0], 300);
+  EXPECT_EQ(hone_matmul_prepare(engine_, &spec, &matmul), HONE_INVALID_ARGUMENT);
+  EXPECT_THAT(hone_last_error(), HasSubstr("epilogue[0] is not a hone_epilogue"));
+  EXPECT_EQ(matmul, nullptr);
+}
+
 TEST_F(EngineCApi, NullHandlesAreNamed) {
   hone_matmul_spec spec;
   hone_matmul* matmul = nullptr;

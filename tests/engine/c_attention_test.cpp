@@ -147,9 +147,10 @@ TEST_F(EngineCAttention, NullIsAnErrorWithAName) {
 // A byte holds 256 as 0.
 TEST_F(EngineCAttention, EnumeratorsOfNoByteAreRefused) {
   hone_attention_spec layout = spec_, mask = spec_, keys = spec_;
-  layout.layout = static_cast<hone_head_layout>(257);
-  mask.mask = static_cast<hone_attention_mask>(258);
-  keys.key_layout = static_cast<hone_key_layout>(256);
+  const auto write = [](auto& field, int number) { std::memcpy(&field, &number, sizeof(field)); };
+  write(layout.layout, 257);
+  write(mask.mask, 258);
+  write(keys.key_layout, 256);
   for (const auto& [spec, message] : {std::pair(&layout, "layout=257 must be"), std::pair(&mask, "mask=258 must be"),
                                       std::pair(&keys, "key_layout=256 must be")}) {
     hone_attention* none = nullptr;
