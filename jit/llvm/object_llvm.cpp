@@ -22,7 +22,7 @@
 
 #include "jit/dump.h"
 #include "jit/llvm/lower_internal.h"
-#include "jit/llvm/object_internal.h"
+#include "jit/llvm/object.h"
 
 namespace hone::jit {
 
@@ -47,12 +47,13 @@ std::string feature_string(const IsaInfo& isa) {
 // For 256 bits (4x24): skylake 113, generic 69 with a spill.
 std::string_view tuning(const IsaInfo& isa) { return isa.vector_bits == 512 ? "sapphirerapids" : "skylake"; }
 
-void set_attributes(llvm::Function& f, const IsaInfo& isa) {
+void set_attributes(llvm::Function& f, const LlvmTarget& target) {
+  const IsaInfo& isa = isa_info(target.isa);
   const std::string bits = std::to_string(isa.vector_bits);
   f.addFnAttr(llvm::Attribute::NoUnwind);
   f.addFnAttr("prefer-vector-width", bits);
   f.addFnAttr("min-legal-vector-width", bits);
-  f.addFnAttr("tune-cpu", tuning(isa));
+  f.addFnAttr("tune-cpu", target.tune.empty() ? tuning(isa) : target.tune);
 }
 
 // Without a handler LLVM would end the process on an error diagnostic.
@@ -125,22 +126,22 @@ std::string symbol_name(const std::string& kernel) {
   return name;
 }
 
-std::unique_ptr<llvm::LLVMTargetMachine> make_machine(Isa isa, std::string& error) {
-  const std::string triple = llvm_triple();
+std::unique_ptr<llvm::LLVMTargetMachine> make_machine(const LlvmTarget& wanted, std::string& error) {
+  const std::string triple = llvm_triple(wanted.isa);
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (target == nullptr) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(
-      target->createTargetMachine(triple, "x86-64", feature_string(isa_info(isa)), options, llvm::Reloc::PIC_,
+      target->createTargetMachine(triple, "x86-64", feature_string(isa_info(wanted.isa)), options, llvm::Reloc::PIC_,
                                   llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true)));
 }
 
 }  // namespace
 
-std::string llvm_triple() { return llvm::sys::getProcessTriple(); }
+std::string llvm_triple(Isa) { return llvm::sys::getProcessTriple(); }
 
-LlvmCompiler::LlvmCompiler() : idle_(all_isas().size()) {
+LlvmCompiler::LlvmCompiler() {
   static const bool initialised = [] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
@@ -153,18 +154,23 @@ LlvmCompiler::LlvmCompiler() : idle_(all_isas().size()) {
 
 LlvmCompiler::~LlvmCompiler() = default;
 
-Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, Isa isa) {
+Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTarget& target) {
   std::string error;
-  std::unique_ptr<llvm::LLVMTargetMachine> machine = take(isa);
-  if (machine == nullptr) machine = make_machine(isa, error);
-  if (machine == nullptr) return unsupported("this LLVM cannot generate code for " + llvm_triple() + ": " + error);
-  Result<LlvmObject> object = compile(kernel, isa, *machine);
+  std::unique_ptr<llvm::LLVMTargetMachine> machine = take(target);
+  if (machine == nullptr) machine = make_machine(target, error);
+  if (machine == nullptr)
+    return unsupported("this LLVM cannot generate code for " + llvm_triple(target.isa) + ": " + error);
+  Result<LlvmObject> object = compile(kernel, target, *machine);
   // After an error the machine's state is nobody's to vouch for.
-  if (object.ok()) give_back(isa, std::move(machine));
+  if (object.ok()) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back({target, std::move(machine)});
+  }
   return object;
 }
 
-Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, Isa isa, llvm::LLVMTargetMachine& machine) {
+Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTarget& target,
+                                         llvm::LLVMTargetMachine& machine) {
   std::string error;
   llvm::LLVMContext context;
   context.setDiscardValueNames(!dump_enabled());
@@ -175,8 +181,8 @@ Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, Isa isa, llvm
 
   LlvmObject object;
   object.symbol = symbol_name(kernel.name);
-  HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(isa), module).lower(object.symbol));
-  set_attributes(*module.getFunction(object.symbol), isa_info(isa));
+  HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(target.isa), module).lower(object.symbol));
+  set_attributes(*module.getFunction(object.symbol), target);
   if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, object));
   llvm::SmallVector<char, 0> bytes;
   HONE_RETURN_IF_ERROR(generate(machine, module, llvm::CodeGenFileType::ObjectFile, bytes));
@@ -186,18 +192,16 @@ Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, Isa isa, llvm
   return object;
 }
 
-std::unique_ptr<llvm::LLVMTargetMachine> LlvmCompiler::take(Isa isa) {
+std::unique_ptr<llvm::LLVMTargetMachine> LlvmCompiler::take(const LlvmTarget& target) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::unique_ptr<llvm::LLVMTargetMachine>>& idle = idle_[static_cast<size_t>(isa)];
-  if (idle.empty()) return nullptr;
-  std::unique_ptr<llvm::LLVMTargetMachine> machine = std::move(idle.back());
-  idle.pop_back();
-  return machine;
-}
-
-void LlvmCompiler::give_back(Isa isa, std::unique_ptr<llvm::LLVMTargetMachine> machine) {
-  const std::lock_guard lock(mutex_);
-  idle_[static_cast<size_t>(isa)].push_back(std::move(machine));
+  for (Idle& idle : idle_)
+    if (idle.target == target) {
+      std::unique_ptr<llvm::LLVMTargetMachine> machine = std::move(idle.machine);
+      idle = std::move(idle_.back());
+      idle_.pop_back();
+      return machine;
+    }
+  return nullptr;
 }
 
 }  // namespace hone::jit

@@ -17,7 +17,7 @@
 #include "jit/dump.h"
 #include "jit/exec_memory.h"
 #include "jit/llvm/lower_internal.h"
-#include "jit/llvm/object_internal.h"
+#include "jit/llvm/object.h"
 
 namespace hone::jit {
 
@@ -34,7 +34,7 @@ class Linker {
  public:
   static Result<std::shared_ptr<Linker>> create() {
     auto builder = orc::LLJITBuilder();
-    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(llvm_triple())))
+    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(llvm_triple(Isa::kAvx2))))
         .setLinkProcessSymbolsByDefault(false)
         .setPlatformSetUp(orc::setUpInactivePlatform)
         .setObjectLinkingLayerCreator([](orc::ExecutionSession& session,
@@ -110,7 +110,7 @@ class LlvmGenerator final : public CodeGenerator {
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
     HONE_RETURN_IF_ERROR(exec_memory_available());
     const auto start = std::chrono::steady_clock::now();
-    HONE_ASSIGN_OR_RETURN(LlvmObject object, compiler_.compile(kernel, isa));
+    HONE_ASSIGN_OR_RETURN(LlvmObject object, compiler_.compile(kernel, {.isa = isa}));
     const auto compiled = std::chrono::steady_clock::now();
     HONE_ASSIGN_OR_RETURN(std::shared_ptr<Linker> linker, this->linker());
     ir::TaskFn entry = nullptr;

@@ -1,0 +1,86 @@
+// What the machine code of a kernel consists of, whichever generator emitted it: LLVM MC decodes it, and everything
+// below is told by the operands of the decoded instructions, never by their text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/isa.h"
+#include "engine/base/status.h"
+
+namespace hone::jit {
+
+// An instruction may be of several classes: `vfmadd231ps zmm0, zmm1, dword ptr [rax]{1to16}` is vector, fma and load.
+struct Classes {
+  bool vector : 1 = false;   // computes or moves at least two lanes of a vector register (a scalar in xmm does not)
+  bool fma : 1 = false;      // fused multiply-add of vectors
+  bool load : 1 = false;     // reads memory, prefetches apart
+  bool store : 1 = false;    // writes memory
+  bool branch : 1 = false;   // jumps, conditional or not, and returns
+  bool address : 1 = false;  // integer arithmetic on general-purpose registers (counters and pointers)
+  bool stack : 1 = false;    // reads or writes the frame: an address from the stack or frame pointer
+  bool spill : 1 = false;    // stores a register to a slot of the frame from which it is loaded later
+  bool reload : 1 = false;   // loads a slot of the frame that was stored on every path that leads here
+};
+
+struct Instruction {
+  size_t offset = 0;  // from the start of the code
+  int size = 0;       // bytes
+  std::string text;   // Intel syntax; ".byte 0x.." for what is no instruction
+  Classes classes;
+  int64_t target = -1;  // offset that a direct branch goes to
+  int loop = -1;        // innermost loop that it is in: index into CodeFacts::loops
+};
+
+struct Counts {
+  int total = 0, vector = 0, fma = 0, load = 0, store = 0, branch = 0, address = 0, stack = 0, spills = 0, reloads = 0;
+  // 0 when there is no fma.
+  double loads_per_fma() const { return fma == 0 ? 0 : static_cast<double>(load) / fma; }
+};
+
+// A natural loop of the control-flow graph.
+struct Loop {
+  size_t begin = 0, end = 0;  // offsets: its first instruction, and behind its last
+  int depth = 1;              // 1 = outermost
+  int parent = -1;
+  bool innermost = true;
+  Counts counts;
+};
+
+struct CodeFacts {
+  size_t bytes = 0;
+  std::vector<Instruction> instructions;
+  std::vector<Loop> loops;  // by begin, an outer one before those in it
+  Counts counts;            // of everything
+  // The inner loop: the innermost one with most fma (then most vector instructions); -1 without loops. Loops of the
+  // same work in several versions of a body compare by size, so this is the one for full tiles.
+  int hottest = -1;
+};
+
+// Error: unsupported in a build without LLVM, or for an architecture that its LLVM lacks.
+Result<CodeFacts> inspect(std::span<const std::byte> code, Isa isa);
+
+// What llvm-mca's model of a CPU says of a loop body executed over and over, all loads hitting L1.
+struct StaticThroughput {
+  std::string cpu;               // whose model it is
+  double block_rthroughput = 0;  // cycles per iteration that resources alone demand
+  double cycles = 0;             // per iteration, as simulated with dependencies
+  double ipc = 0;                // instructions per cycle, simulated
+  double uops = 0;               // micro-operations per iteration
+  std::string bottleneck;  // "resource ZnFP0", "register dependency", "dispatch width", "memory dependency", "none"
+  std::vector<std::pair<std::string, double>> pressure;  // cycles per iteration of each resource that is used
+};
+
+// `code`: a loop body, as CodeFacts::loops delimits it. `cpu`: LLVM's name, or "" for the CPU that this runs on.
+// Errors: invalid_argument for a CPU that LLVM does not know or has no scheduling model of; unsupported without LLVM.
+Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Isa isa, const std::string& cpu = "");
+
+// LLVM's name of this CPU ("znver4"); "" in a build without LLVM.
+std::string host_cpu();
+
+}  // namespace hone::jit

@@ -1,0 +1,62 @@
+// LoopIR -> relocatable object, in memory.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/base/isa.h"
+#include "engine/base/status.h"
+#include "kernels/ir/ir.h"
+
+namespace llvm {
+class LLVMTargetMachine;
+class MemoryBuffer;
+class Module;
+}  // namespace llvm
+
+namespace hone::jit {
+
+// What code is made for. Values that compare equal give equal objects from equal kernels.
+struct LlvmTarget {
+  Isa isa = Isa::kAvx2;  // the instructions that may be used, and nothing else may
+  // LLVM's name of the CPU whose machine model schedules the code; "": ours for the ISA (object_llvm.cpp).
+  std::string tune;
+  bool operator==(const LlvmTarget&) const = default;
+};
+
+// A compiled object and the function in it.
+struct LlvmObject {
+  std::unique_ptr<llvm::MemoryBuffer> buffer;
+  std::string symbol;
+  size_t size = 0;  // bytes of the function
+  // Only while HONE_JIT_DUMP is set: LLVM IR and assembly.
+  std::string ir, listing;
+};
+
+// Compiles kernels; thread safe. A target machine costs a millisecond to make and serves one compile at a time, so idle
+// ones are kept.
+class LlvmCompiler {
+ public:
+  LlvmCompiler();
+  ~LlvmCompiler();
+
+  Result<LlvmObject> compile(const ir::Kernel& kernel, const LlvmTarget& target);
+
+ private:
+  struct Idle {
+    LlvmTarget target;
+    std::unique_ptr<llvm::LLVMTargetMachine> machine;
+  };
+  Result<LlvmObject> compile(const ir::Kernel& kernel, const LlvmTarget& target, llvm::LLVMTargetMachine& machine);
+  std::unique_ptr<llvm::LLVMTargetMachine> take(const LlvmTarget& target);  // null: none is idle
+
+  std::mutex mutex_;
+  std::vector<Idle> idle_;
+};
+
+// The triple that objects for an ISA are made for.
+std::string llvm_triple(Isa isa);
+
+}  // namespace hone::jit
