@@ -65,6 +65,8 @@ TEST_F(HoneCli, InfoHasTheKeysOfTheContract) {
               IsSupersetOf({"key", "vendor", "family", "model", "stepping", "isa", "isa_masked", "l1d", "l2", "l3",
                             "cpus_usable", "cpus_source", "threads_per_core", "numa_nodes", "hypervisor"}));
   EXPECT_THAT(keys_of(info["db"]), IsSupersetOf({"path", "state", "schema"}));
+  EXPECT_THAT(keys_of(info["counters"]), IsSupersetOf({"cycles", "instructions"}));
+  for (const Json& answer : info["counters"]) EXPECT_NE(answer, "") << "ok, or why there is none";
   EXPECT_FALSE(fs::exists(file("plans.db"))) << "looking must not create";
 }
 

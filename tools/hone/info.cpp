@@ -1,9 +1,12 @@
 // hone info: what machine is this, what can it do, what does hone have.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "autotune/measure/peak.h"
 #include "engine/base/cpu_library.h"
 #include "engine/base/env.h"
+#include "engine/base/perf_counters.h"
 #include "engine/base/version.h"
 #include "jit/codegen.h"
 #include "jit/exec_memory.h"
@@ -39,6 +42,32 @@ Json codegens_json(const Machine& machine) {
     all.push_back({{"name", g->name()}, {"version", g->version()}, {"isa", isas}});
   }
   return all;
+}
+
+// "ok" or why there is none, for each.
+Json counters_json() {
+  const PerfCounters counters = PerfCounters::of_this_thread();
+  Json all = Json::object();
+  for (const Counter c : kAllCounters) {
+    const std::string& why = counters.why_not(c);
+    all[std::string(counter_name(c))] = why.empty() ? "ok" : why;
+  }
+  return all;
+}
+
+// Counters with one answer share a line.
+void print_counters(const Json& counters) {
+  std::vector<std::pair<std::string, std::string>> groups;  // answer, names
+  for (const auto& [name, answer] : counters.items()) {
+    auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == answer; });
+    if (same == groups.end()) {
+      groups.emplace_back(answer, name);
+    } else {
+      same->second += ", " + name;
+    }
+  }
+  for (const auto& [answer, names] : groups)
+    print("{:12}{} ({})\n", &names == &groups.front().second ? "counters" : "", names, answer);
 }
 
 // The database as it is.
@@ -88,6 +117,7 @@ void print_text(const Json& info) {
   for (const Json& g : info["codegens"])
     print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(), g["isa"].dump());
   print("code memory {}\n", info["exec_memory"].get<std::string>());
+  print_counters(info["counters"]);
   print("database    {} ({})\n", info["db"]["path"].get<std::string>(), info["db"]["state"].get<std::string>());
   if (!info["peak"].is_null()) {
     const Json& p = info["peak"];
@@ -144,6 +174,7 @@ int run_info(const InfoArgs& args) {
                {"peak", nullptr},
                {"codegens", codegens_json(*machine)},
                {"exec_memory", exec.ok() ? "ok" : exec.message()},
+               {"counters", counters_json()},
                {"db", db_json(store, args.db)}};
   if (args.measure) {
     const Result<autotune::Peak> peak = autotune::measure_peak(*machine);
