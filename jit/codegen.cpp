@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/fault.h"
+#include "jit/llvm/pipelines.h"
 
 namespace hone::jit {
 
@@ -35,12 +36,18 @@ std::vector<CodeGenerator*> compiling_generators() {
   return all;
 }
 
+#ifndef HONE_WITH_LLVM
+CodeGenerator* find_llvm_pipeline(std::string_view) { return nullptr; }
+std::vector<std::string_view> llvm_pipeline_names() { return {}; }
+#endif
+
 Result<CodeGenerator*> find_code_generator(std::string_view name) {
   std::string names;
   for (CodeGenerator* g : code_generators()) {
     if (g->name() == name) return g;
     names += (names.empty() ? "" : ", ") + std::string(g->name());
   }
+  if (CodeGenerator* pipeline = find_llvm_pipeline(name)) return pipeline;
   if (CodeGenerator* fault = find_fault_generator(name)) return fault;
   return not_found("code generator '" + std::string(name) + "' is not in this build; it has: " + names);
 }

@@ -52,7 +52,7 @@ class CodeGenerator {
 std::span<CodeGenerator* const> code_generators();
 // Those that emit machine code. The interpreter is an oracle: it is only used when asked for.
 std::vector<CodeGenerator*> compiling_generators();
-// Also those of fault.h, which no list has. Error: not_found listing the names this build has.
+// Also those of fault.h and llvm/pipelines.h, which no list has. Error: not_found listing the names this build has.
 Result<CodeGenerator*> find_code_generator(std::string_view name);
 
 }  // namespace hone::jit

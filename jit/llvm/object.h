@@ -18,11 +18,21 @@ class Module;
 
 namespace hone::jit {
 
+// Who optimises.
+enum class LlvmPipeline : uint8_t {
+  kOwn,  // our lowering, whose loops are in their final form; LLVM only generates code, without its IR preparation
+  kO0,   // LLVM's standard passes and code generation of that level on the same IR (pipelines.h)
+  kO1,
+  kO2,
+  kO3,
+};
+
 // What code is made for. Values that compare equal give equal objects from equal kernels.
 struct LlvmTarget {
   Isa isa = Isa::kAvx2;  // the instructions that may be used, and nothing else may
   // LLVM's name of the CPU whose machine model schedules the code; "": ours for the ISA (object_llvm.cpp).
   std::string tune;
+  LlvmPipeline pipeline = LlvmPipeline::kOwn;
   bool operator==(const LlvmTarget&) const = default;
 };
 

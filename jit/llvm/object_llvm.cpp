@@ -1,9 +1,11 @@
-// Target machine and pass pipeline. There are no IR passes: the lowering emits loops and addresses in their final form.
+// Target machine and pass pipeline. Ours has no IR passes: the lowering emits loops and addresses in their final form.
 // Code generation is LLVM's own, without its IR preparation (loop strength reduction and friends would choose other
-// induction pointers, one per row). README.md says what each choice measured.
+// induction pointers, one per row). README.md says what each choice measured. The standard pipelines take the same IR
+// the usual way, for comparison.
 //
 // LLVM ends the process on what it calls fatal errors. Their causes are avoided rather than handled: a handler may not
 // return, and there is one per process, which a host that uses LLVM itself may want. What is left is an exhausted heap.
+#include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/CodeGen/MachineModuleInfo.h>
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/CodeGen/TargetPassConfig.h>
@@ -19,10 +21,12 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Utils/Cloning.h>
 
 #include "jit/dump.h"
 #include "jit/llvm/lower_internal.h"
 #include "jit/llvm/object.h"
+#include "jit/llvm/pipeline_internal.h"
 
 namespace hone::jit {
 
@@ -68,9 +72,21 @@ void collect_errors(llvm::LLVMContext& context, std::string& errors) {
       &errors);
 }
 
-Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, llvm::CodeGenFileType type,
-                llvm::SmallVectorImpl<char>& out) {
+// Code generation as every front end asks for it.
+Status generate_as_usual(llvm::LLVMTargetMachine& machine, llvm::Module& module, llvm::CodeGenFileType type,
+                         llvm::raw_pwrite_stream& stream) {
+  llvm::legacy::PassManager passes;
+  passes.add(new llvm::TargetLibraryInfoWrapperPass(no_library(machine.getTargetTriple())));  // `passes` owns it
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true))
+    return internal_error("LLVM cannot write this kind of file");
+  passes.run(module);
+  return {};
+}
+
+Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, LlvmPipeline pipeline,
+                llvm::CodeGenFileType type, llvm::SmallVectorImpl<char>& out) {
   llvm::raw_svector_ostream stream(out);
+  if (pipeline != LlvmPipeline::kOwn) return generate_as_usual(machine, module, type, stream);
   llvm::legacy::PassManager passes;
   llvm::TargetPassConfig* config = machine.createPassConfig(passes);
   config->setDisableVerify(true);
@@ -88,15 +104,18 @@ Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, llvm::Co
   return {};
 }
 
-// For HONE_JIT_DUMP: what goes in and the assembly that comes out, by a second code generation.
-Status describe(llvm::LLVMTargetMachine& machine, llvm::Module& module, LlvmObject& object) {
+// For HONE_JIT_DUMP: what goes into code generation and the assembly that comes out, by a second one of a copy, since
+// code generation may change the IR.
+Status describe(llvm::LLVMTargetMachine& machine, const llvm::Module& module, LlvmPipeline pipeline,
+                LlvmObject& object) {
   std::string problems;
   llvm::raw_string_ostream problem_stream(problems);
   if (llvm::verifyModule(module, &problem_stream)) return internal_error("malformed LLVM IR: " + problems);
   llvm::raw_string_ostream stream(object.ir);
   module.print(stream, nullptr);
   llvm::SmallVector<char, 0> text;
-  HONE_RETURN_IF_ERROR(generate(machine, module, llvm::CodeGenFileType::AssemblyFile, text));
+  HONE_RETURN_IF_ERROR(
+      generate(machine, *llvm::CloneModule(module), pipeline, llvm::CodeGenFileType::AssemblyFile, text));
   object.listing.assign(text.begin(), text.end());
   return {};
 }
@@ -126,6 +145,21 @@ std::string symbol_name(const std::string& kernel) {
   return name;
 }
 
+llvm::CodeGenOptLevel level_of(LlvmPipeline pipeline) {
+  switch (pipeline) {
+    case LlvmPipeline::kO0:
+      return llvm::CodeGenOptLevel::None;
+    case LlvmPipeline::kO1:
+      return llvm::CodeGenOptLevel::Less;
+    case LlvmPipeline::kO3:
+      return llvm::CodeGenOptLevel::Aggressive;
+    case LlvmPipeline::kOwn:
+    case LlvmPipeline::kO2:
+      break;
+  }
+  return llvm::CodeGenOptLevel::Default;
+}
+
 std::unique_ptr<llvm::LLVMTargetMachine> make_machine(const LlvmTarget& wanted, std::string& error) {
   const std::string triple = llvm_triple(wanted.isa);
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -134,7 +168,7 @@ std::unique_ptr<llvm::LLVMTargetMachine> make_machine(const LlvmTarget& wanted, 
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(
       target->createTargetMachine(triple, "x86-64", feature_string(isa_info(wanted.isa)), options, llvm::Reloc::PIC_,
-                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true)));
+                                  llvm::CodeModel::Small, level_of(wanted.pipeline), /*JIT=*/true)));
 }
 
 }  // namespace
@@ -183,9 +217,10 @@ Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTar
   object.symbol = symbol_name(kernel.name);
   HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(target.isa), module).lower(object.symbol));
   set_attributes(*module.getFunction(object.symbol), target);
-  if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, object));
+  optimise(module, machine, target.pipeline);
+  if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, target.pipeline, object));
   llvm::SmallVector<char, 0> bytes;
-  HONE_RETURN_IF_ERROR(generate(machine, module, llvm::CodeGenFileType::ObjectFile, bytes));
+  HONE_RETURN_IF_ERROR(generate(machine, module, target.pipeline, llvm::CodeGenFileType::ObjectFile, bytes));
   if (!error.empty()) return internal_error("LLVM: " + error);
   object.buffer = std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), kernel.name, false);
   object.size = symbol_size(*object.buffer, object.symbol);

@@ -18,6 +18,7 @@
 #include "jit/exec_memory.h"
 #include "jit/llvm/lower_internal.h"
 #include "jit/llvm/object.h"
+#include "jit/llvm/pipelines.h"
 
 namespace hone::jit {
 
@@ -95,11 +96,24 @@ class LlvmKernel final : public CompiledKernel {
   size_t size_;
 };
 
+struct PipelineName {
+  std::string_view name, passes;  // of the generator; behind its version
+  LlvmPipeline pipeline;
+};
+constexpr PipelineName kOwn = {"llvm", "", LlvmPipeline::kOwn};
+constexpr PipelineName kStandard[] = {{"llvm-O0", "/default<O0>", LlvmPipeline::kO0},
+                                      {"llvm-O1", "/default<O1>", LlvmPipeline::kO1},
+                                      {"llvm-O2", "/default<O2>", LlvmPipeline::kO2},
+                                      {"llvm-O3", "/default<O3>", LlvmPipeline::kO3}};
+
 class LlvmGenerator final : public CodeGenerator {
  public:
-  std::string_view name() const override { return "llvm"; }
+  explicit LlvmGenerator(const PipelineName& pipeline) : pipeline_(pipeline) {}
+
+  std::string_view name() const override { return pipeline_.name; }
   std::string version() const override {
-    return std::string("llvm-") + LLVM_VERSION_STRING + "/" + std::to_string(kLlvmLoweringVersion);
+    return std::string("llvm-") + LLVM_VERSION_STRING + "/" + std::to_string(kLlvmLoweringVersion) +
+           std::string(pipeline_.passes);
   }
 
   bool targets(Isa isa) const override {
@@ -110,22 +124,23 @@ class LlvmGenerator final : public CodeGenerator {
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
     HONE_RETURN_IF_ERROR(exec_memory_available());
     const auto start = std::chrono::steady_clock::now();
-    HONE_ASSIGN_OR_RETURN(LlvmObject object, compiler_.compile(kernel, {.isa = isa}));
+    HONE_ASSIGN_OR_RETURN(LlvmObject object,
+                          compiler_.compile(kernel, {.isa = isa, .tune = "", .pipeline = pipeline_.pipeline}));
     const auto compiled = std::chrono::steady_clock::now();
     HONE_ASSIGN_OR_RETURN(std::shared_ptr<Linker> linker, this->linker());
     ir::TaskFn entry = nullptr;
     HONE_ASSIGN_OR_RETURN(orc::JITDylib* const library, linker->link(object, entry));
     const auto linked = std::chrono::steady_clock::now();
     HONE_LOG_EVENT(LogTopic::kJit, "compile",
-                   {{"generator", "llvm"},
+                   {{"generator", name()},
                     {"kernel", kernel.name},
                     {"bytes", object.size},
                     {"compile_us", std::chrono::duration_cast<std::chrono::microseconds>(compiled - start).count()},
                     {"link_us", std::chrono::duration_cast<std::chrono::microseconds>(linked - compiled).count()}});
     auto compiled_kernel = std::make_unique<LlvmKernel>(std::move(linker), library, entry, object.size);
     if (dump_enabled()) {
-      dump_text(kernel, "llvm.ll", object.ir);
-      dump_kernel(kernel, "llvm", object.listing, compiled_kernel->code());
+      dump_text(kernel, std::string(name()) + ".ll", object.ir);
+      dump_kernel(kernel, name(), object.listing, compiled_kernel->code());
     }
     return std::unique_ptr<CompiledKernel>(std::move(compiled_kernel));
   }
@@ -140,6 +155,7 @@ class LlvmGenerator final : public CodeGenerator {
     return linker_;
   }
 
+  const PipelineName pipeline_;
   LlvmCompiler compiler_;
   std::mutex mutex_;
   std::shared_ptr<Linker> linker_;
@@ -148,6 +164,23 @@ class LlvmGenerator final : public CodeGenerator {
 }  // namespace
 
 std::unique_ptr<CodeGenerator> make_llvm_generator();
-std::unique_ptr<CodeGenerator> make_llvm_generator() { return std::make_unique<LlvmGenerator>(); }
+std::unique_ptr<CodeGenerator> make_llvm_generator() { return std::make_unique<LlvmGenerator>(kOwn); }
+
+CodeGenerator* find_llvm_pipeline(std::string_view name) {
+  static const std::vector<std::unique_ptr<LlvmGenerator>> all = [] {
+    std::vector<std::unique_ptr<LlvmGenerator>> made;
+    for (const PipelineName& p : kStandard) made.push_back(std::make_unique<LlvmGenerator>(p));
+    return made;
+  }();
+  for (const std::unique_ptr<LlvmGenerator>& g : all)
+    if (g->name() == name) return g.get();
+  return nullptr;
+}
+
+std::vector<std::string_view> llvm_pipeline_names() {
+  std::vector<std::string_view> names;
+  for (const PipelineName& p : kStandard) names.push_back(p.name);
+  return names;
+}
 
 }  // namespace hone::jit

@@ -7,6 +7,7 @@
 #include "engine/base/machine.h"
 #include "engine/runtime/schedule.h"
 #include "jit/launch.h"
+#include "jit/llvm/pipelines.h"
 #include "kernels/attention/bind.h"
 #include "kernels/attention/blocking.h"
 #include "tests/kernels/attention/attention_testing.h"
@@ -123,14 +124,19 @@ class AttentionBits : public ::testing::TestWithParam<std::string> {
   }
 };
 
-// The generators' speeds differ: the interpreter runs slowly, LLVM compiles slowly.
+// The generators' speeds differ: the interpreter runs slowly, LLVM compiles slowly, its own pipelines more so.
 TEST_P(AttentionBits, RandomPrograms) {
-  const bool llvm = GetParam() == "llvm", interp = GetParam() == "interp";
-  random_problems(91, llvm ? 15 : interp ? 120 : 300, {.max_q = 12, .max_kv = interp ? 70 : 140, .max_d = 48});
+  const bool llvm = GetParam() == "llvm", pipeline = GetParam().starts_with("llvm-"), interp = GetParam() == "interp";
+  random_problems(91,
+                  pipeline ? 5
+                  : llvm   ? 15
+                  : interp ? 120
+                           : 300,
+                  {.max_q = 12, .max_kv = interp ? 70 : 140, .max_d = 48});
 }
 
 TEST_P(AttentionBits, RandomProgramsOfLargeHeads) {
-  const bool llvm = GetParam() == "llvm", interp = GetParam() == "interp";
+  const bool llvm = GetParam().starts_with("llvm"), interp = GetParam() == "interp";
   random_problems(92, llvm ? 4 : interp ? 4 : 40, {.max_q = 34, .max_kv = interp ? 49 : 300, .max_d = 576});
 }
 
@@ -167,11 +173,17 @@ TEST_P(AttentionBits, SplitsOfPagedBlockedKeysUnderAWindow) {
 std::vector<std::string> generator_names() {
   std::vector<std::string> names;
   for (const jit::CodeGenerator* g : jit::code_generators()) names.emplace_back(g->name());
+  for (const std::string_view pipeline : jit::llvm_pipeline_names()) names.emplace_back(pipeline);
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttentionBits, ::testing::ValuesIn(generator_names()),
-                         [](const auto& param_info) { return param_info.param; });
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');  // which gtest does not take
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionBits, ::testing::ValuesIn(generator_names()), name_of);
 
 }  // namespace
 }  // namespace hone

@@ -7,6 +7,7 @@
 #include "engine/base/machine.h"
 #include "engine/runtime/schedule.h"
 #include "jit/launch.h"
+#include "jit/llvm/pipelines.h"
 #include "kernels/ir/text.h"
 #include "tests/kernels/matmul/matmul_testing.h"
 
@@ -65,7 +66,7 @@ TEST_P(MatmulBits, RandomPrograms) {
   for (Isa isa : all_isas()) {
     if (!runs_here(generator(), isa)) continue;
     std::mt19937_64 rng(77);
-    const int count = generator().name() == "llvm" ? 30 : 120;
+    const int count = GetParam() == "llvm" ? 30 : GetParam().starts_with("llvm-") ? 10 : 120;
     for (int i = 0; i < count; ++i, ++ran) {
       const uint64_t seed = rng();
       const MatmulProblem problem = matmul::random_problem(seed, {.max_m = 40, .max_n = 130, .max_k = 90});
@@ -88,7 +89,9 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
     const MatmulProblem problem = matmul::parse_problem(text).value();
     const autotune::Space space = autotune::enumerate(problem, target);
     ASSERT_GT(space.candidates.size(), 10U);
-    const size_t step = std::max<size_t>(1, space.candidates.size() / (GetParam() == "llvm" ? 12 : 60));
+    const size_t step = std::max<size_t>(1, space.candidates.size() / (GetParam() == "llvm"              ? 12
+                                                                       : GetParam().starts_with("llvm-") ? 4
+                                                                                                         : 60));
     for (size_t i = 0; i < space.candidates.size(); i += step) {
       expect_bits(problem, std::get<matmul::TransformProgram>(space.candidates[i].program), generator(), i);
       if (HasFailure()) return;
@@ -99,11 +102,17 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
 std::vector<std::string> generator_names() {
   std::vector<std::string> names;
   for (const jit::CodeGenerator* g : jit::code_generators()) names.emplace_back(g->name());
+  for (const std::string_view pipeline : jit::llvm_pipeline_names()) names.emplace_back(pipeline);
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MatmulBits, ::testing::ValuesIn(generator_names()),
-                         [](const auto& param_info) { return param_info.param; });
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');  // which gtest does not take
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MatmulBits, ::testing::ValuesIn(generator_names()), name_of);
 
 }  // namespace
 }  // namespace hone
