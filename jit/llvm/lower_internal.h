@@ -26,7 +26,7 @@
 namespace hone::jit {
 
 // Raised whenever the emitted code may change.
-inline constexpr int kLlvmLoweringVersion = 1;
+inline constexpr int kLlvmLoweringVersion = 2;
 
 class LlvmLowering {
  public:
