@@ -19,7 +19,7 @@ namespace hone::jit {
 namespace {
 
 // Raise whenever emitted code may change.
-constexpr int kLoweringVersion = 2;
+constexpr int kLoweringVersion = 3;
 
 // Arenas beyond this are given back after a kernel; smaller ones stay for the next.
 constexpr size_t kKeepCodeBytes = 256 << 10;

@@ -29,6 +29,7 @@ class Lowering {
     integers_.begin_function(func);
     block(*ir::task_nest(kernel_).body);
     close_run();
+    vectors_.folding().apply(cc_);
     keep_idle_registers_in_memory();
     cc_.endFunc();
     if (!stopped()) return {};
@@ -51,7 +52,7 @@ class Lowering {
   template <typename Op>
   void emit(const Op& op) {
     open_run();
-    vectors_.emit(op);
+    vectors_.operation(op);
   }
   void emit(const ir::For& f);
   void emit(const ir::Let& let);
@@ -96,7 +97,10 @@ class Lowering {
     in_run_ = true;
   }
   void close_run() {
-    if (in_run_) end_part();
+    if (in_run_) {
+      end_part();
+      vectors_.folding().end_run();
+    }
     in_run_ = false;
   }
   void keep_idle_registers_in_memory();

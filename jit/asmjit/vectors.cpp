@@ -287,8 +287,27 @@ const asmjit::BaseReg& VectorEmitter::reg(const ir::RegRef& r, Role role) {
     element = static_cast<int>(virtual_.size());
     virtual_.push_back(mask_register ? asmjit::BaseReg(cc_.newKw()) : asmjit::BaseReg(new_vec(decl.type.lanes)));
   }
-  if (!mask_register) role == Role::kUse ? lifetimes_.use(element) : lifetimes_.define(element);
+  if (!mask_register && role == Role::kUse) {
+    lifetimes_.use(element);
+    uses_.push_back(element);
+  } else if (!mask_register) {
+    lifetimes_.define(element);
+    definition_ = element;
+  }
   return virtual_[static_cast<size_t>(element)];
+}
+
+bool VectorEmitter::foldable(const ir::Load& op) const {
+  return !op.mask.valid() && type(op.dst).lanes > 1 &&
+         kernel_.buffers[static_cast<size_t>(op.src.buffer)].dtype != DType::kU8;
+}
+
+void VectorEmitter::record(bool load, bool store) {
+  asmjit::BaseNode* const last = cc_.cursor();
+  if (!last->isInst()) return;  // after an error, which is reported in the end
+  for (const int element : uses_) folding_.use(element, last->as<asmjit::InstNode>());
+  if (definition_ >= 0) folding_.define(definition_, load ? last->as<asmjit::InstNode>() : nullptr);
+  if (store) folding_.store();
 }
 
 void VectorEmitter::keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after) {

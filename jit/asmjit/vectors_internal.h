@@ -14,6 +14,7 @@
 
 #include "engine/base/isa.h"
 #include "engine/base/status.h"
+#include "jit/asmjit/folding_internal.h"
 #include "jit/asmjit/integers_internal.h"
 #include "jit/asmjit/lifetimes_internal.h"
 #include "kernels/ir/ir.h"
@@ -26,6 +27,25 @@ Status check_registers(const ir::Kernel& kernel, Isa isa);
 class VectorEmitter {
  public:
   VectorEmitter(const ir::Kernel& kernel, Isa isa, asmjit::x86::Compiler& cc, IntegerEmitter& integers);
+
+  template <typename Op>
+  void operation(const Op& op) {
+    uses_.clear();
+    definition_ = -1;
+    emit(op);
+    record(foldable(op), std::is_same_v<Op, ir::Store>);
+  }
+
+  // What was emitted, for liveness. The lowering adds loops and branches.
+  Lifetimes& lifetimes() { return lifetimes_; }
+  // The same for loads that need no register; the lowering adds the ends of runs.
+  Folding& folding() { return folding_; }
+  // Keeps register elements in memory from `before` to `after` (cursors in front of and behind a loop).
+  void keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after);
+
+ private:
+  using Vec = asmjit::x86::Vec;
+  using KReg = asmjit::x86::KReg;
 
   void emit(const ir::Const& op);
   void emit(const ir::Load& op);
@@ -40,14 +60,14 @@ class VectorEmitter {
   void emit(const ir::LaneMask& op);
   void emit(const ir::Prefetch& op);
 
-  // What was emitted, for liveness. The lowering adds loops and branches.
-  Lifetimes& lifetimes() { return lifetimes_; }
-  // Keeps register elements in memory from `before` to `after` (cursors in front of and behind a loop).
-  void keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after);
-
- private:
-  using Vec = asmjit::x86::Vec;
-  using KReg = asmjit::x86::KReg;
+  // May the load that was just emitted be an operand of its user?
+  bool foldable(const ir::Load& op) const;
+  bool foldable(const ir::Broadcast& op) const { return avx512_ && type(op.dst).lanes > 1; }
+  template <typename Op>
+  bool foldable(const Op&) const {
+    return false;
+  }
+  void record(bool load, bool store);
 
   const ir::RegType& type(const ir::RegRef& r) const { return kernel_.registers[static_cast<size_t>(r.reg)].type; }
   // The virtual register of a LoopIR register, as an operand that is read (use) or written (def). An operation takes
@@ -75,6 +95,9 @@ class VectorEmitter {
   std::vector<asmjit::BaseReg> virtual_;
   std::vector<asmjit::x86::Mem> memory_;  // per virtual register: where keep_in_memory puts it
   Lifetimes lifetimes_;
+  Folding folding_;
+  std::vector<int> uses_;  // elements, of the operation being emitted
+  int definition_ = -1;
 };
 
 }  // namespace hone::jit

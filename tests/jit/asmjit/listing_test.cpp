@@ -26,7 +26,8 @@ std::string tile_name(const testing::TestParamInfo<Tile>& info) {
 
 class JitAsmjitInnerLoop : public testing::TestWithParam<Tile> {};
 
-// Per iteration: the loads of b, the broadcasts of a, the fmas; two pointers, the counter, the jump. Nothing else.
+// Per iteration: the loads of b, the broadcasts of a, the fmas; two pointers, the counter, the jump. Nothing else. Of
+// what is used once the load is part of its fma: b of a single row, and where the ISA has it a of a single vector.
 TEST_P(JitAsmjitInnerLoop, HasNothingButItsOperations) {
   const auto [isa, mr, nr, lanes, one_b] = GetParam();
   for (bool packed : {false, true}) {
@@ -40,13 +41,14 @@ TEST_P(JitAsmjitInnerLoop, HasNothingButItsOperations) {
       ASSERT_EQ(loops.size(), 1u) << listing.value();
       const std::vector<std::string>& loop = loops.front();
       const int vectors = nr / lanes;
+      const int loads = mr == 1 ? 0 : vectors, broadcasts = isa == Isa::kAvx512 && vectors == 1 ? 0 : mr;
       EXPECT_EQ(count(loop, "vfmadd231ps"), unroll * mr * vectors);
-      EXPECT_EQ(count(loop, "vbroadcastss"), unroll * mr);
-      EXPECT_EQ(count(loop, "vmovups"), unroll * vectors);
+      EXPECT_EQ(count(loop, "vbroadcastss"), unroll * broadcasts);
+      EXPECT_EQ(count(loop, "vmovups"), unroll * loads);
       EXPECT_EQ(count(loop, "add"), 2);
       EXPECT_EQ(count(loop, "sub"), 1);
       EXPECT_EQ(count(loop, "jg"), 1);
-      EXPECT_EQ(static_cast<int>(loop.size()), unroll * (mr * vectors + mr + vectors) + 4) << joined(loop);
+      EXPECT_EQ(static_cast<int>(loop.size()), unroll * (mr * vectors + broadcasts + loads) + 4) << joined(loop);
       EXPECT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << joined(loop);
     }
   }
@@ -76,6 +78,42 @@ std::vector<Tile> tiles() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiles, JitAsmjitInnerLoop, testing::ValuesIn(tiles()), tile_name);
+
+// x is loaded and added to v, with something in between or behind that decides whether the load may be part of the sum.
+enum class Twist { kNone, kStoreBetween, kSecondUse, kUsedAfterTheLoop, kSubtracted };
+
+std::string sum_listing(Twist twist) {
+  using ir::Affine;
+  ir::Builder b("sum");
+  const auto n = b.param("n");
+  const auto x = b.buffer({.name = "x", .scope = ir::Scope::kInOut, .extents = {Affine::var(n)}, .strides = {1}});
+  const auto v = b.at(b.reg("v", {.lanes = 8})), t = b.at(b.reg("t", {.lanes = 8}));
+  b.constant(v, 0.0f);
+  b.constant(t, 0.0f);
+  b.serial("i", 0, Affine::var(n), 8, [&](Affine i) {
+    b.load(t, {x, {i}});
+    if (twist == Twist::kStoreBetween) b.store({x, {i}}, v);
+    b.binary(twist == Twist::kSubtracted ? ir::BinaryOp::kSub : ir::BinaryOp::kAdd, v, t, v);
+    if (twist == Twist::kSecondUse) b.binary(ir::BinaryOp::kMul, v, v, t);
+  });
+  if (twist == Twist::kUsedAfterTheLoop) b.binary(ir::BinaryOp::kMul, v, v, t);
+  b.store({x, {0}}, v);
+  return asmjit_listing(b.finish(), Isa::kAvx2).value();
+}
+
+TEST(JitAsmjitListing, ALoadWithOneUseIsAnOperand) {
+  const auto loads = [](Twist twist) {
+    const std::vector<std::string> loop = inner_loops(sum_listing(twist)).at(0);
+    return std::count_if(loop.begin(), loop.end(), [](const std::string& line) {
+      return line.starts_with("vmovups ymm") || line.starts_with("vmovaps ymm");
+    });
+  };
+  EXPECT_EQ(loads(Twist::kNone), 0);
+  EXPECT_EQ(loads(Twist::kStoreBetween), 1);
+  EXPECT_EQ(loads(Twist::kSecondUse), 1);
+  EXPECT_EQ(loads(Twist::kUsedAfterTheLoop), 1);
+  EXPECT_EQ(loads(Twist::kSubtracted), 1);  // memory is the second operand only
+}
 
 // Variables of outer loops, strides and bases must not compete with the inner loop for registers: twelve of each are
 // live around it.
