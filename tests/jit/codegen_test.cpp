@@ -45,7 +45,7 @@ TEST_P(JitDifferential, RandomKernels) {
   const char* more = std::getenv("HONE_TEST_RANDOM_KERNELS");  // for a long run by hand
   const auto count = static_cast<uint32_t>(more != nullptr ? std::atoi(more) : 1000);
   for (uint32_t seed = 1; seed <= count; ++seed) {
-    expect_like_interpreter(random_kernel(seed, max_lanes()), GetParam(), seed);
+    expect_like_interpreter(random_case(seed, max_lanes()), GetParam(), seed);
     if (HasFailure()) break;
   }
 }
@@ -57,7 +57,7 @@ TEST_P(JitDifferential, CompilesOnManyThreads) {
   for (uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint32_t seed = 1; seed <= 20; ++seed) {
-        const KernelCase test = random_kernel(seed + 20 * t, max_lanes());
+        const KernelCase test = random_case(seed + 20 * t, max_lanes());
         const auto first = GetParam().generator->compile(test.kernel, GetParam().isa);
         const auto second = GetParam().generator->compile(test.kernel, GetParam().isa);
         if (!first.ok() || !second.ok() || !std::ranges::equal(first.value()->code(), second.value()->code())) ++wrong;

@@ -47,7 +47,7 @@ TEST_P(JitPipelines, SampleKernels) {
 
 TEST_P(JitPipelines, RandomKernels) {
   for (uint32_t seed = 1; seed <= 150; ++seed) {
-    expect_like_interpreter(random_kernel(seed, isa_info(GetParam().isa).lanes_f32()), GetParam(), seed);
+    expect_like_interpreter(random_case(seed, isa_info(GetParam().isa).lanes_f32()), GetParam(), seed);
     if (HasFailure()) break;
   }
 }

@@ -21,7 +21,4 @@ struct TileShape {
 };
 ir::Kernel tile_kernel(const TileShape& shape);
 
-// A kernel of random structure, legal by construction; equal seeds give equal kernels.
-KernelCase random_kernel(uint32_t seed, int max_lanes);
-
 }  // namespace hone::jit
