@@ -2,6 +2,7 @@
 #include "jit/lower_util.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace hone::jit {
 
@@ -92,6 +93,14 @@ void AddressResolver::resolve(const ir::Access& access, const ConstEnv& env, Add
       add_term(out.terms, param, wrap_mul(constant, scale));
     }
   }
+}
+
+// With l = bits of d - 1 the factor is 2^(63+l) / d, rounded up: too large by less than 1, so the quotient is too large
+// by less than n / 2^(63+l) <= 1 / d, which does not reach the next integer. Below 2^64, since d > 2^(l-1).
+Reciprocal reciprocal(uint64_t d) {
+  __extension__ typedef unsigned __int128 Wide;
+  const int l = std::bit_width(d - 1);
+  return {static_cast<uint64_t>((Wide{1} << (63 + l)) / d) + 1, l - 1};
 }
 
 }  // namespace hone::jit

@@ -69,6 +69,14 @@ class AddressResolver {
   std::vector<int64_t> offsets_;
 };
 
+// n / d is (n * factor) >> (64 + shift) for 0 <= n < 2^63, where a division would cost ten times as much. d >= 2 and no
+// power of two.
+struct Reciprocal {
+  uint64_t factor;
+  int shift;
+};
+Reciprocal reciprocal(uint64_t d);
+
 // Arithmetic on byte offsets. A prefetch may name any address, so overflow wraps instead of being undefined.
 inline int64_t wrap_mul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));

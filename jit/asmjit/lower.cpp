@@ -234,10 +234,12 @@ void Lowering::emit(const ir::Let& let) {
     if (std::has_single_bit(divisor)) {
       cc_.shr(result, std::countr_zero(divisor));
     } else {
+      const Reciprocal r = reciprocal(divisor);
       const x86::Gp high = cc_.newInt64();
-      integers_.eval(other, let.divisor);
-      cc_.xor_(high.r32(), high.r32());
-      cc_.div(high, result, other);
+      cc_.mov(other, r.factor);
+      cc_.mul(high, result, other);
+      cc_.mov(result, high);
+      if (r.shift > 0) cc_.shr(result, r.shift);
     }
   }
   for (size_t i = 1; i < let.args.size(); ++i) {

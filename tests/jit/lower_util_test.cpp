@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <bit>
+#include <limits>
+#include <random>
+
 #include "kernels/ir/builder.h"
 
 namespace hone::jit {
@@ -85,6 +89,23 @@ TEST(JitLowerUtil, WorkspaceBuffersShareOneBase) {
   AddressResolver(k).resolve({f.w2, {2}}, ConstEnv(k.vars.size()), a);
   EXPECT_EQ(a.base, Address::kWorkspace);
   EXPECT_EQ(a.offset, ir::kWorkspaceAlign + 8);
+}
+
+TEST(JitLowerUtil, ReciprocalsDivideExactly) {
+  __extension__ typedef unsigned __int128 Wide;
+  const auto divided = [](uint64_t n, uint64_t d) {
+    const Reciprocal r = reciprocal(d);
+    return static_cast<uint64_t>((Wide{n} * r.factor) >> 64) >> r.shift;
+  };
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t d = i < 200 ? static_cast<uint64_t>(i) + 3 : (rng() & kMost) >> (rng() % 60);
+    if (d < 2 || std::has_single_bit(d)) continue;
+    for (const uint64_t n :
+         {uint64_t{0}, d - 1, d, kMost, kMost / d * d, kMost / d * d - 1, (rng() & kMost) >> (rng() % 63)})
+      ASSERT_EQ(divided(n, d), n / d) << n << " / " << d;
+  }
 }
 
 }  // namespace
