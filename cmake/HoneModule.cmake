@@ -12,8 +12,7 @@ target_compile_options(hone_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -W
   -Wno-restrict -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fvisibility=hidden)
 target_include_directories(hone_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/engine/include>")
-target_compile_definitions(hone_flags INTERFACE HONE_VERSION="${PROJECT_VERSION}"
-  $<$<BOOL:${HONE_WITH_ASMJIT}>:HONE_WITH_ASMJIT=1> $<$<BOOL:${HONE_WITH_LLVM}>:HONE_WITH_LLVM=1>)
+target_compile_definitions(hone_flags INTERFACE HONE_VERSION="${PROJECT_VERSION}")
 if(HONE_SANITIZE)
   target_compile_options(hone_flags INTERFACE -fsanitize=${HONE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   target_link_options(hone_flags INTERFACE -fsanitize=${HONE_SANITIZE})

@@ -57,6 +57,7 @@ class Parser {
   }
   Token take() {
     Token t = token_;
+    line_ = t.line;
     if (!failed_) token_ = lexer_.next();
     return t;
   }
@@ -257,7 +258,8 @@ class Parser {
     a.index = list();
     return a;
   }
-  RegRef optional_mask() { return accept("if") ? reg() : RegRef{}; }
+  // On the line of its access: an `if` on a line of its own is the next statement.
+  RegRef optional_mask() { return token_.line == line_ && accept("if") ? reg() : RegRef{}; }
 
   // ---- statements ----
   Block statements_until_brace(int depth) {
@@ -418,6 +420,7 @@ class Parser {
 
   Lexer lexer_;
   Token token_;
+  int line_ = 1;  // of the token before it
   bool failed_ = false;
   std::string error_;
   Kernel kernel_;

@@ -125,6 +125,15 @@ TEST(IrText, FreeFormIsAccepted) {
   EXPECT_EQ(print(parsed(wild)), tidy);
 }
 
+// The `if` of a mask and that of a statement are the same word.
+TEST(IrText, IfBehindAnAccess) {
+  const std::string text =
+      "kernel k {\n  param n\n  in x: f32[16] stride [1] align 4\n  out y: f32[16] stride [1] align 4\n  reg v: f32x8\n"
+      "  reg m: mask8\n  m = lanes(n)\n  v = load x[0]\n  if n - 1 >= 0 {\n    v = load x[8] if m\n    store y[0] = v\n"
+      "    if n - 2 == 0 {\n      store y[8] = v if m\n    }\n  }\n}\n";
+  EXPECT_EQ(print(parsed(text)), text);
+}
+
 TEST(IrText, HashIgnoresTheNameOnly) {
   const Kernel kernel = parsed(kAxpyText);
   EXPECT_EQ(hash(parsed(edited(kAxpyText, "kernel axpy", "kernel other"))), hash(kernel));
