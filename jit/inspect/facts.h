@@ -21,12 +21,18 @@ struct Classes {
   bool fma : 1 = false;      // fused multiply-add of vectors
   bool load : 1 = false;     // reads memory, prefetches apart
   bool store : 1 = false;    // writes memory
-  bool branch : 1 = false;   // jumps, conditional or not, and returns
-  bool address : 1 = false;  // integer arithmetic on general-purpose registers (counters and pointers)
-  bool stack : 1 = false;    // reads or writes the frame: an address from the stack or frame pointer
-  bool spill : 1 = false;    // stores a register to a slot of the frame from which it is loaded later
-  bool reload : 1 = false;   // loads a slot of the frame that was stored on every path that leads here
+  bool branch : 1 = false;   // jumps, conditional or not, calls and returns
+  bool address : 1 = false;  // integer arithmetic and moves between general-purpose registers (counters and pointers)
+  bool stack : 1 = false;    // accesses the frame: by the stack pointer, an address made from it, push, pop, call, ret
+  // By data flow, see frame_internal.h; what a function does to give its caller's registers back is neither.
+  bool spill : 1 = false;      // stores to a slot of the frame what is loaded from it later
+  bool reload : 1 = false;     // loads a slot of the frame that was stored on every path that leads here
+  bool of_vector : 1 = false;  // has a vector register among its operands, be it for one lane: a spill of it is a
+                               // vector's, any other one an integer's or a mask's
 };
+
+// "vector fma load": the names of what it is, in the order above without of_vector.
+std::string class_names(const Classes& classes);
 
 struct Instruction {
   size_t offset = 0;  // from the start of the code
@@ -39,11 +45,12 @@ struct Instruction {
 
 struct Counts {
   int total = 0, vector = 0, fma = 0, load = 0, store = 0, branch = 0, address = 0, stack = 0, spills = 0, reloads = 0;
+  int vector_spills = 0, vector_reloads = 0;  // of vector registers, also in the two before
   // 0 when there is no fma.
   double loads_per_fma() const { return fma == 0 ? 0 : static_cast<double>(load) / fma; }
 };
 
-// A natural loop of the control-flow graph.
+// A natural loop of the control-flow graph. Its code need not be in one piece; its counts include the loops in it.
 struct Loop {
   size_t begin = 0, end = 0;  // offsets: its first instruction, and behind its last
   int depth = 1;              // 1 = outermost
@@ -65,6 +72,9 @@ struct CodeFacts {
 // Error: unsupported in a build without LLVM, or for an architecture that its LLVM lacks.
 Result<CodeFacts> inspect(std::span<const std::byte> code, Isa isa);
 
+// The instructions of a loop (index into facts.loops) one behind the other, for static_throughput.
+std::vector<std::byte> loop_code(std::span<const std::byte> code, const CodeFacts& facts, int loop);
+
 // What llvm-mca's model of a CPU says of a loop body executed over and over, all loads hitting L1.
 struct StaticThroughput {
   std::string cpu;               // whose model it is
@@ -76,7 +86,7 @@ struct StaticThroughput {
   std::vector<std::pair<std::string, double>> pressure;  // cycles per iteration of each resource that is used
 };
 
-// `code`: a loop body, as CodeFacts::loops delimits it. `cpu`: LLVM's name, or "" for the CPU that this runs on.
+// `code`: a loop body, from loop_code(). `cpu`: LLVM's name, or "" for the CPU that this runs on.
 // Errors: invalid_argument for a CPU that LLVM does not know or has no scheduling model of; unsupported without LLVM.
 Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Isa isa, const std::string& cpu = "");
 

@@ -101,7 +101,7 @@ Status add_code(const op::Problem& problem, const plan::Plan& plan, const Explai
     HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(plan.codegen));
     HONE_ASSIGN_OR_RETURN(const std::unique_ptr<jit::CompiledKernel> compiled,
                           generator->compile(kernel, op::isa(plan.program)));
-    HONE_ASSIGN_OR_RETURN(const std::string listing, jit::disassemble(compiled->code()));
+    HONE_ASSIGN_OR_RETURN(const std::string listing, jit::disassemble(compiled->code(), op::isa(plan.program)));
     assembly += (assembly.empty() ? "" : "\n") + listing;
   }
   if (args.ir) e["loop_ir"] = loop_ir;
