@@ -3,6 +3,8 @@
 // runs on several sequences of different lengths at once; what a kernel must not touch holds NaN or a guard page.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <memory>
+#include <random>
 
 #include "engine/base/machine.h"
 #include "engine/runtime/schedule.h"

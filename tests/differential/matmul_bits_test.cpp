@@ -2,6 +2,8 @@
 // generator, on every instruction set of this CPU, with 1, 2 and 3 threads, gives the bits of the scalar chain.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <memory>
+#include <random>
 
 #include "autotune/space/space.h"
 #include "engine/base/machine.h"
@@ -9,7 +11,8 @@
 #include "jit/launch.h"
 #include "jit/llvm/pipelines.h"
 #include "kernels/ir/text.h"
-#include "tests/kernels/matmul/matmul_testing.h"
+#include "kernels/matmul/guarded_operands.h"
+#include "kernels/matmul/trial.h"
 
 namespace hone {
 namespace {
@@ -41,7 +44,7 @@ void expect_bits(const MatmulProblem& problem, const TransformProgram& program, 
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   const Result<jit::Executable> executable = jit::make_executable(*kernel, generator, program.isa);
   ASSERT_TRUE(executable.ok()) << executable.status().message();
-  matmul::TestOperands operands(problem, program.panel, seed);
+  matmul::GuardedOperands operands(problem, program.panel, seed);
   for (int threads : {1, 2, 3}) {
     const std::unique_ptr<runtime::Schedule> on = schedule(threads);
     operands.reset_c();

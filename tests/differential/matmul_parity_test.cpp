@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "kernels/matmul/guarded_operands.h"
+#include "kernels/matmul/trial.h"
 #include "tests/differential/parity.h"
-#include "tests/kernels/matmul/matmul_testing.h"
 
 namespace hone {
 namespace {
@@ -30,7 +31,7 @@ void run(const jit::Executable& executable, Schedule& on, matmul::Arguments args
 void expect_parity(const MatmulProblem& problem, const TransformProgram& program) {
   const Result<ir::Kernel> kernel = matmul::lower(problem, program);
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
-  matmul::TestOperands operands(problem, program.panel, 5);
+  matmul::GuardedOperands operands(problem, program.panel, 5);
   auto check = [&](const jit::Executable& executable, Schedule& on, const std::string& what) {
     operands.reset_c();
     run(executable, on, operands.arguments());

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "kernels/math/array_math.h"
-#include "tests/kernels/matmul/matmul_testing.h"
+#include "kernels/matmul/guarded_operands.h"
+#include "kernels/matmul/trial.h"
 #include "tests/kernels/matmul/reference_testing.h"
 
 namespace hone::matmul {
@@ -60,7 +61,7 @@ TEST(MatmulFallback, StridesBatchesScalarsAndChains) {
 TEST(MatmulFallbackProperty, RandomProblemsInGuardedMemory) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     const MatmulProblem p = random_problem(seed, {70, 40, 300});
-    TestOperands t(p, static_cast<int64_t>(8) << seed % 3, seed);
+    GuardedOperands t(p, static_cast<int64_t>(8) << seed % 3, seed);
     ASSERT_TRUE(check_overlap(p, t.operands(), t.packed()).ok()) << to_string(p);
     fallback_matmul(p, t.operands(), t.packed());
     const Comparison compared = t.compare_with_reference();

@@ -7,13 +7,15 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "kernels/ir/interpret.h"
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify.h"
 #include "kernels/matmul/bind.h"
 #include "kernels/matmul/blocking.h"
-#include "tests/kernels/matmul/matmul_testing.h"
+#include "kernels/matmul/guarded_operands.h"
+#include "kernels/matmul/trial.h"
 
 namespace hone::matmul {
 namespace {
@@ -38,7 +40,7 @@ void expect_exact(const MatmulProblem& problem, const TransformProgram& program,
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   const Status verified = ir::verify(*kernel);
   ASSERT_TRUE(verified.ok()) << verified.message() << "\n" << ir::print(*kernel);
-  TestOperands operands(problem, program.panel, seed);
+  GuardedOperands operands(problem, program.panel, seed);
   interpret_all(*kernel, operands.arguments());
   const Comparison comparison = operands.compare_with_reference();
   EXPECT_TRUE(comparison.ok()) << comparison.text << "\n" << ir::print(*kernel);
@@ -103,7 +105,7 @@ TEST(MatmulLower, AlphaZeroReadsNeitherAnorB_m17) {
   ASSERT_TRUE(problem.ok()) << problem.status().message();
   const Result<ir::Kernel> kernel = lower(*problem, default_program(*problem, {.isa = Isa::kAvx2}));
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
-  TestOperands operands(*problem, 8, 3);
+  GuardedOperands operands(*problem, 8, 3);
   Arguments args = operands.arguments();
   args.buffers[0] = args.buffers[1] = nullptr;
   interpret_all(*kernel, args);
@@ -131,7 +133,7 @@ TEST(MatmulPack, PanelsHoldEveryElementOnceAndZerosBeyond) {
           const Result<ir::Kernel> kernel = lower_pack_b(*source, panel, isa);
           ASSERT_TRUE(kernel.ok()) << kernel.status().message();
           ASSERT_TRUE(ir::verify(*kernel).ok()) << ir::verify(*kernel).message() << ir::print(*kernel);
-          TestOperands operands(*source, 0, 5);
+          GuardedOperands operands(*source, 0, 5);
           std::vector<float> packed(static_cast<size_t>(packed_elements(n, k, panel)), NAN);
           Arguments args;
           args.buffers = {operands.arguments().buffers[1], packed.data()};

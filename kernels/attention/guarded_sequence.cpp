@@ -1,15 +1,11 @@
-// See attention_testing.h.
-#include "tests/kernels/attention/attention_testing.h"
-
-#include <gtest/gtest.h>
+// See guarded_sequence.h.
+#include "kernels/attention/guarded_sequence.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <new>
 #include <numeric>
-
-#include "kernels/attention/blocking.h"
 
 namespace hone::attention {
 namespace {
@@ -33,8 +29,12 @@ bool same(const std::optional<GuardedBuffer>& got, const std::vector<float>& wan
 
 }  // namespace
 
-TestSequence::TestSequence(const AttentionProblem& problem, int64_t q, int64_t kv, uint64_t seed, SequenceStyle style)
-    : problem_(problem), rng_(seed), guard_(seed % 4 == 3 ? Guard::kBefore : Guard::kAfter) {
+GuardedSequence::GuardedSequence(const AttentionProblem& problem, int64_t q, int64_t kv, uint64_t seed,
+                                 SequenceStyle style)
+    : problem_(problem),
+      random_(seed),
+      values_(random_, style.specials),
+      guard_(seed % 4 == 3 ? Guard::kBefore : Guard::kAfter) {
   const AttentionProblem& p = problem_;
   sequence_.q = q, sequence_.kv = kv;
   if (q > 0 && kv > 0) seen_ = {visible_keys(p, q, kv, 0).begin, visible_keys(p, q, kv, q - 1).end};
@@ -46,27 +46,23 @@ TestSequence::TestSequence(const AttentionProblem& problem, int64_t q, int64_t k
   sequence_.out = allocate(out_buffer_, span(p.heads, sequence_.o_head, q, p.row_stride_o(), p.value_dim()));
   if (p.lse) sequence_.lse = allocate(lse_buffer_, span(p.heads, sequence_.lse_head, q, 1, 1));
   if (style.bad_key && below(6) == 0) poison_a_key();
-  const Status checked = check_sequence(p, sequence_);
-  EXPECT_TRUE(checked.ok()) << checked.message();
+  checked_ = check_sequence(p, sequence_);
 }
 
-float* TestSequence::allocate(Buffer& buffer, int64_t elements) {
+float* GuardedSequence::allocate(Buffer& buffer, int64_t elements) {
   Result<GuardedBuffer> made = GuardedBuffer::create(elements * 4, guard_);
-  if (!made.ok()) {
-    ADD_FAILURE() << made.status().message();
-    std::abort();
-  }
+  if (!made.ok()) throw std::bad_alloc();
   buffer.emplace(std::move(made).value());
   return reinterpret_cast<float*>(buffer->data());
 }
 
 // Woven into the rows where they fit, else one after the other with or without a gap.
-int64_t TestSequence::head_stride(int64_t rows, int64_t row, int64_t heads, int64_t width) {
+int64_t GuardedSequence::head_stride(int64_t rows, int64_t row, int64_t heads, int64_t width) {
   if (row >= heads * width && below(4) != 0) return width;
   return rows * row + below(2) * below(20);
 }
 
-void TestSequence::choose_strides(bool dense) {
+void GuardedSequence::choose_strides(bool dense) {
   const AttentionProblem& p = problem_;
   Sequence& s = sequence_;
   const int64_t capacity = s.kv + below(2) * below(40);
@@ -87,47 +83,47 @@ void TestSequence::choose_strides(bool dense) {
   s.mask_head = below(2) == 0 ? 0 : std::max(s.q * s.mask_row, s.kv);
 }
 
-void TestSequence::make_query() {
+void GuardedSequence::make_query() {
   const AttentionProblem& p = problem_;
   query_ = allocate(query_buffer_, span(p.heads, sequence_.q_head, sequence_.q, p.row_stride_q(), p.d));
   const float size = below(4) == 0 ? 20 : 1;  // large: almost all weight on one key, maxima that move
   for (int64_t h = 0; h < p.heads; ++h)
     for (int64_t i = 0; i < sequence_.q; ++i)
-      for (int64_t c = 0; c < p.d; ++c) query_[h * sequence_.q_head + i * p.row_stride_q() + c] = size * uniform();
+      for (int64_t c = 0; c < p.d; ++c) query_[h * sequence_.q_head + i * p.row_stride_q() + c] = size * values_.next();
   sequence_.query = query_;
 }
 
 // Shuffled pages; entries of the table that no row needs are no pages.
-void TestSequence::make_pages() {
+void GuardedSequence::make_pages() {
   const int64_t entries = round_up(sequence_.kv, problem_.page) / problem_.page;
   sequence_.pages = entries + 1 + below(3);
   std::vector<int32_t> order(static_cast<size_t>(sequence_.pages));
   std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), rng_);
+  random_.shuffle(order);
   auto* table = reinterpret_cast<int32_t*>(allocate(table_buffer_, entries));
   for (int64_t e = seen_.begin / problem_.page; e * problem_.page < seen_.end; ++e)
     table[e] = order[static_cast<size_t>(e)];
   sequence_.page_table = table;
 }
 
-int64_t TestSequence::page_base(int64_t j, int64_t stride) const {
+int64_t GuardedSequence::page_base(int64_t j, int64_t stride) const {
   return problem_.page > 0 ? sequence_.page_table[j / problem_.page] * stride : 0;
 }
 
-float& TestSequence::key(int64_t g, int64_t j, int64_t c) {
+float& GuardedSequence::key(int64_t g, int64_t j, int64_t c) {
   const AttentionProblem& p = problem_;
   const int64_t base = page_base(j, sequence_.k_page) + g * sequence_.k_head, r = p.page > 0 ? j % p.page : j;
   if (p.k == KeyLayout::kRows) return key_[base + r * p.row_stride_k() + c];
   return key_[base + r / kKeyGroup * p.d * kKeyGroup + c * kKeyGroup + r % kKeyGroup];
 }
 
-float& TestSequence::value(int64_t g, int64_t j, int64_t c) {
+float& GuardedSequence::value(int64_t g, int64_t j, int64_t c) {
   const AttentionProblem& p = problem_;
   const int64_t base = page_base(j, sequence_.v_page) + g * sequence_.v_head, r = p.page > 0 ? j % p.page : j;
   return value_[base + r * p.row_stride_v() + c];
 }
 
-void TestSequence::make_keys_and_values() {
+void GuardedSequence::make_keys_and_values() {
   const AttentionProblem& p = problem_;
   Sequence& s = sequence_;
   const bool blocked = p.k == KeyLayout::kBlocked;
@@ -143,12 +139,14 @@ void TestSequence::make_keys_and_values() {
   s.value = value_ = allocate(value_buffer_, v_elements);
   for (int64_t g = 0; g < p.kv_heads; ++g)
     for (int64_t j = seen_.begin; j < seen_.end; ++j) {
-      for (int64_t c = 0; c < p.d; ++c) key(g, j, c) = uniform();
-      for (int64_t c = 0; c < p.value_dim(); ++c) value(g, j, c) = uniform();
+      for (int64_t c = 0; c < p.d; ++c) key(g, j, c) = values_.next();
+      // V that a mask hides must be finite.
+      for (int64_t c = 0; c < p.value_dim(); ++c)
+        value(g, j, c) = p.mask == MaskKind::kNone ? values_.next() : uniform();
     }
 }
 
-void TestSequence::make_mask() {
+void GuardedSequence::make_mask() {
   const AttentionProblem& p = problem_;
   Sequence& s = sequence_;
   const int64_t elements = s.kv == 0 ? 0 : span(p.heads, s.mask_head, s.q, s.mask_row, s.kv);
@@ -161,7 +159,7 @@ void TestSequence::make_mask() {
     for (int64_t i = 0; i < s.q; ++i) fill_mask_row(h, i, visible_keys(p, s.q, s.kv, i));
 }
 
-void TestSequence::fill_mask_row(int64_t h, int64_t i, const Visible& visible) {
+void GuardedSequence::fill_mask_row(int64_t h, int64_t i, const Visible& visible) {
   const Sequence& s = sequence_;
   const int64_t row = h * s.mask_head + i * s.mask_row;
   const int64_t kind = below(10);  // 0: hides all; 1: the lowest float; 2: the first half; else 70 % (case a11)
@@ -178,7 +176,7 @@ void TestSequence::fill_mask_row(int64_t h, int64_t i, const Visible& visible) {
   }
 }
 
-void TestSequence::poison_a_key() {
+void GuardedSequence::poison_a_key() {
   if (seen_.begin >= seen_.end) return;
   const int64_t g = below(problem_.kv_heads), j = seen_.begin + below(seen_.end - seen_.begin);
   key(g, j, below(problem_.d)) = kNan;
@@ -186,90 +184,33 @@ void TestSequence::poison_a_key() {
   for (int64_t c = 0; c < problem_.value_dim(); ++c) value(g, j, c) = kNan;
 }
 
-void TestSequence::reset() {
+void GuardedSequence::reset() {
   out_buffer_->poison();
   if (lse_buffer_) lse_buffer_->poison();
 }
 
-Comparison TestSequence::compare_with_class(std::string_view numerics) const {
-  const auto copy_size = [](const Buffer& b) { return b ? static_cast<size_t>(b->size()) / 4 : 0; };
-  std::vector<float> out(copy_size(out_buffer_), kNan), lse(copy_size(lse_buffer_), kNan);
+GuardedSequence::Expected GuardedSequence::expected(std::string_view numerics) const {
+  const auto elements = [](const Buffer& b) { return b ? static_cast<size_t>(b->size()) / 4 : 0; };
+  Expected want{std::vector<float>(elements(out_buffer_), kNan), std::vector<float>(elements(lse_buffer_), kNan)};
+  Sequence sequence = sequence_;
+  sequence.out = want.out.data();
+  sequence.lse = problem_.lse ? want.lse.data() : nullptr;
+  class_f32(problem_, sequence, numerics);
+  return want;
+}
+
+Comparison GuardedSequence::compare(const Expected& want) const {
   Sequence expected = sequence_;
-  expected.out = out.data();
-  expected.lse = problem_.lse ? lse.data() : nullptr;
-  class_f32(problem_, expected, numerics);
+  expected.out = const_cast<float*>(want.out.data());
+  expected.lse = problem_.lse ? const_cast<float*>(want.lse.data()) : nullptr;
   Comparison comparison = compare_bits(problem_, sequence_, expected);
-  const bool written = !same(out_buffer_, out) || (lse_buffer_ && !same(lse_buffer_, lse)) ||
+  const bool written = !same(out_buffer_, want.out) || (lse_buffer_ && !same(lse_buffer_, want.lse)) ||
                        !out_buffer_->slack_intact() || (lse_buffer_ && !lse_buffer_->slack_intact());
   if (comparison.ok() && written) {
     ++comparison.mismatches;
     comparison.text = "memory around out or lse was written though it is padding";
   }
   return comparison;
-}
-
-AttentionProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
-  std::mt19937_64 rng(seed);
-  auto below = [&](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
-  auto pick = [&](std::initializer_list<int64_t> edges, int64_t lowest, int64_t largest) {
-    const int64_t edge = edges.begin()[below(static_cast<int64_t>(edges.size()))];
-    return edge <= largest && below(3) != 0 ? edge : lowest + below(largest - lowest + 1);
-  };
-  AttentionProblem p;
-  p.kv_heads = 1 + below(3);
-  p.heads = p.kv_heads * (1 + below(4));
-  p.d = pick({8, 16, 40, 64, 80, 88, 96, 224, 512, 576}, 1, limits.max_d);
-  if (below(3) == 0) p.dv = pick({8, 16, 40, 64, 80, 88, 96, 224, 512, 576}, 1, limits.max_d);
-  p.q = pick({1, 1, 2, 3, 7, 8, 9, 16, 17, 33}, 0, limits.max_q);
-  p.kv = pick({0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 255, 256, 257}, 0, limits.max_kv);
-  p.batch = 1 + below(3);
-  if (below(4) == 0) p.k = KeyLayout::kBlocked;
-  if (below(3) == 0) p.page = p.k == KeyLayout::kBlocked ? kKeyGroup * (1 + below(4)) : pick({1, 7, 16, 30, 64}, 1, 70);
-  auto stride = [&](int64_t width, int64_t heads) {
-    const int64_t kind = below(4);
-    return kind == 0 ? width + below(20) : kind == 1 ? heads * width + below(2) * below(9) : 0;
-  };
-  p.ldq = stride(p.d, p.heads);
-  if (p.k == KeyLayout::kRows) p.ldk = stride(p.d, p.kv_heads);
-  p.ldv = stride(p.value_dim(), p.kv_heads);
-  p.ldo = stride(p.value_dim(), p.heads);
-  p.causal = below(2) == 0;
-  if (below(3) == 0) p.window = 1 + below(below(2) == 0 ? 5 : 2 * p.kv + 2);
-  p.mask = below(2) == 0 ? MaskKind::kNone : static_cast<MaskKind>(1 + below(2));
-  if (below(4) == 0) p.softcap = 30;
-  if (below(4) == 0) p.scale = 0.3F;
-  p.lse = below(2) == 0;
-  return canonical(p);
-}
-
-std::optional<AttentionProgram> random_program(const AttentionProblem& problem, uint64_t seed, Isa isa) {
-  std::mt19937_64 rng(seed);
-  auto below = [&](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
-  auto one_of = [&](std::initializer_list<int64_t> values) {
-    return values.begin()[below(static_cast<int64_t>(values.size()))];
-  };
-  for (int attempt = 0; attempt < 300; ++attempt) {
-    AttentionProgram p = default_program(problem, isa, {});
-    p.algorithm = static_cast<Algorithm>(below(4));
-    p.splits = p.algorithm == Algorithm::kSplit ? 2 + below(4) : 1;
-    p.bq = 1 + below(problem.q + 3);
-    p.bk = one_of({16, 32, 48, 64, 256});
-    p.group = below(2) == 0;
-    p.mr = 1 + below(9);
-    p.vr = below(2) == 0 ? p.mr : 1 + below(6);
-    p.nr = kKeyGroup * (1 + below(3));
-    p.vn = p.lanes * (1 + below(5));
-    p.tile_rows = std::lcm(p.mr, p.vr) * (1 + below(3));
-    p.value_depth = one_of({1, 7, 16, 40, 256});
-    if (problem.k == KeyLayout::kRows) p.pack_k = below(2) == 0 ? PackK::kBlock : PackK::kStrip;
-    p.pack_v = static_cast<PackV>(below(2));
-    p.prefetch = one_of({0, 0, 8, 32, 256});
-    p.lead = one_of({0, 1, 4});
-    p.parallel = static_cast<ParallelDim>(below(2));
-    p = canonical(problem, p);
-    if (legal(problem, p).ok()) return p;
-  }
-  return std::nullopt;
 }
 
 }  // namespace hone::attention

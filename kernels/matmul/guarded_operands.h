@@ -1,24 +1,26 @@
-// What tests of matmul share: operands in guarded memory with NaN in every gap, random problems, random legal programs.
+// Operands of one matmul in memory that shows every access which is not its own: each buffer ends at a guard page,
+// padding is NaN, and so is C unless beta reads it. What tests and `hone fuzz` (trial.h) run kernels on.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <vector>
 
 #include "engine/base/guarded_buffer.h"
+#include "engine/base/random.h"
 #include "kernels/matmul/bind.h"
-#include "kernels/matmul/program.h"
 #include "kernels/matmul/reference.h"
+#include "kernels/numeric/trial_values.h"
 
 namespace hone::matmul {
 
-// Operands of one problem. Each buffer ends at a guard page; padding is NaN; C is NaN unless beta reads it.
-class TestOperands {
+class GuardedOperands {
  public:
-  // `panel`: width of packed panels, used for b=packed only.
-  TestOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed);
+  // `panel`: width of packed panels, used for b=packed only. `specials`: of 1000 values, how many are NaN, infinite,
+  // denormal, zero or huge. Throws std::bad_alloc.
+  GuardedOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed, int specials = 0);
+  GuardedOperands(const GuardedOperands&) = delete;
+  GuardedOperands& operator=(const GuardedOperands&) = delete;
 
   Arguments arguments() const { return bind(problem_, operands_, packed_.batch_stride); }
   const MatmulOperands& operands() const { return operands_; }
@@ -38,21 +40,12 @@ class TestOperands {
   int64_t c_elements() const;
 
   MatmulProblem problem_;
-  std::mt19937_64 rng_;
+  Random random_;
+  numeric::TrialValues values_;
   Buffer a_, b_, c_, bias_, gate_, residual_;
   MatmulOperands operands_;
   PackedB packed_;
   std::vector<float> initial_c_;
 };
-
-struct ProblemLimits {
-  int64_t max_m, max_n, max_k;
-};
-// Any layout, row strides, batch (with shared operands), alpha, beta and epilogue chain; sizes favour the edges of
-// tiles.
-MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits);
-
-// A legal program for the problem, small blocks, any knob. `isa`: one of them, else any.
-TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std::optional<Isa> isa = {});
 
 }  // namespace hone::matmul
