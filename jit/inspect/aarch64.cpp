@@ -99,17 +99,17 @@ int element_bytes(const Mc& mc, const llvm::MCInst& inst, std::string_view name,
   return class_bytes(mc, inst, static_cast<unsigned>(data));
 }
 
-// LD1, ST1 and LD1R of whole registers: all of the registers, or one element.
+// LD1 and ST1 of whole registers; 0, not known, for lanes and interleaved structures, which nothing spills.
 int structure_bytes(const Mc& mc, const llvm::MCInst& inst, std::string_view name, int data) {
-  constexpr std::array<std::string_view, 3> kWhole = {"LD1One", "ST1One", "LD1Two"};
-  constexpr std::array<std::string_view, 5> kMore = {"ST1Two", "LD1Three", "ST1Three", "LD1Four", "ST1Four"};
-  if (starts_with_any(name, kWhole) || starts_with_any(name, kMore))
-    return class_bytes(mc, inst, static_cast<unsigned>(data));
+  constexpr std::array<std::string_view, 8> kWhole = {"LD1One",   "ST1One",   "LD1Two",  "ST1Two",
+                                                      "LD1Three", "ST1Three", "LD1Four", "ST1Four"};
+  if (starts_with_any(name, kWhole)) return class_bytes(mc, inst, static_cast<unsigned>(data));
   return 0;
 }
 
 void describe_memory(const Mc& mc, const llvm::MCInst& inst, std::string_view name, Operation& op) {
   const llvm::MCInstrDesc& desc = mc.desc(inst);
+  if (!desc.mayLoad() && !desc.mayStore()) return;
   Classes& classes = op.instruction.classes;
   const auto operands = desc.operands();
   const bool literal = !operands.empty() && operands.back().OperandType == llvm::MCOI::OPERAND_PCREL;
@@ -135,7 +135,7 @@ void describe_memory(const Mc& mc, const llvm::MCInst& inst, std::string_view na
   }
   if (pair || name.ends_with("ui")) offset *= access.bytes;
   if (!pair && !plain) access.indexed |= offset != 0;  // in units of what is loaded, or of a vector
-  const bool by_register = post && !pair && !plain;    // LD1 moves on by a register or by its size
+  const bool by_register = post && !pair && !plain;    // LD1 moves on by a register, or by its size as register 31
   if (pre || post) {
     std::erase_if(op.after, [&](const Transfer& t) { return t.to == access.base; });
     Transfer moved{.to = access.base, .from = access.base, .add = offset};

@@ -3,6 +3,7 @@
 #include "jit/inspect/flow_internal.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hone::jit {
 
@@ -54,24 +55,14 @@ void add_direct_edges(std::span<const Operation> operations, FlowGraph& graph) {
   }
 }
 
-void add_indirect_edges(std::span<const Operation> operations, FlowGraph& graph) {
-  std::vector<int> jumps, targets;
-  for (int b = 0; b < static_cast<int>(graph.blocks.size()); ++b) {
-    if (operations[graph.blocks[b].last - 1].flow == Flow::kIndirect) jumps.push_back(b);
-    if (b > 0 && graph.blocks[b].previous.empty()) targets.push_back(b);
-  }
-  for (int from : jumps)
-    for (int to : targets) connect(graph, from, to);
-}
-
-void order_blocks(FlowGraph& graph) {
-  std::vector<char> seen(graph.blocks.size(), 0);
-  std::vector<std::pair<int, size_t>> path{{0, 0}};  // block, and how many of its successors are done
-  seen[0] = 1;
+// Marks what can be reached from a block; what it marks is appended in post-order.
+void visit(const FlowGraph& graph, int from, std::vector<char>& seen, std::vector<int>& post_order) {
+  std::vector<std::pair<int, size_t>> path{{from, 0}};  // block, and how many of its successors are done
+  seen[from] = 1;
   while (!path.empty()) {
     auto& [block, done] = path.back();
     if (done == graph.blocks[block].next.size()) {
-      graph.order.push_back(block);
+      post_order.push_back(block);
       path.pop_back();
       continue;
     }
@@ -80,6 +71,30 @@ void order_blocks(FlowGraph& graph) {
     seen[next] = 1;
     path.emplace_back(next, 0);
   }
+}
+
+void add_indirect_edges(std::span<const Operation> operations, FlowGraph& graph) {
+  const auto jumps = [&](int b) { return operations[graph.blocks[b].last - 1].flow == Flow::kIndirect; };
+  std::vector<char> seen(graph.blocks.size(), 0);
+  std::vector<int> reached, targets, from;
+  visit(graph, 0, seen, reached);
+  if (std::none_of(reached.begin(), reached.end(), jumps)) return;
+  for (int b = 0; b < static_cast<int>(graph.blocks.size()); ++b) {
+    if (seen[b]) continue;
+    targets.push_back(b);
+    visit(graph, b, seen, reached);
+  }
+  std::copy_if(reached.begin(), reached.end(), std::back_inserter(from), jumps);
+  for (int jump : from)
+    for (int target : targets) {
+      graph.blocks[jump].next.push_back(target);
+      graph.blocks[target].previous.push_back(jump);
+    }
+}
+
+void order_blocks(FlowGraph& graph) {
+  std::vector<char> seen(graph.blocks.size(), 0);
+  visit(graph, 0, seen, graph.order);
   std::reverse(graph.order.begin(), graph.order.end());
 }
 

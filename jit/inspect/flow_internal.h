@@ -21,8 +21,8 @@ struct FlowGraph {
   bool dominates(int a, int b) const;
 };
 
-// Where an indirect jump goes is not in the code. It is taken to go to every block that nothing else reaches: for the
-// table of a switch these are its cases, but for one that another case falls into.
+// Where an indirect jump goes is not in the code. It is taken to go to every block that nothing else reaches, the first
+// of those that hang together: for the table of a switch these are its cases, but for one that another case falls into.
 FlowGraph flow_graph(std::span<const Operation> operations);
 
 struct NaturalLoop {
@@ -31,8 +31,9 @@ struct NaturalLoop {
   int parent = -1;          // index of the smallest loop around it
 };
 
-// One per header: back edges to the same header are one loop. Outer loops before those in them, otherwise in the order
-// of the code. A cycle that can be entered in two places has no header and is no natural loop.
+// One per header: back edges to the same header are one loop (a loop that begins with the loop in it is one with it).
+// Outer loops before those in them, otherwise in the order of the code. A cycle that can be entered in two places has
+// no header and is no natural loop.
 std::vector<NaturalLoop> natural_loops(const FlowGraph& graph);
 
 }  // namespace hone::jit

@@ -5,6 +5,7 @@
 // Cycles are taken in the steady state: the loop runs for a while before counting starts, and what drains after the
 // last iteration is not counted. Loads hit L1 and no load aliases a store, as in the tool.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <llvm/MCA/Context.h>
 #include <llvm/MCA/HWEventListener.h>
 #include <llvm/MCA/InstrBuilder.h>
@@ -66,15 +67,31 @@ class Observer : public mca::HWEventListener {
   std::map<mca::ResourceRef, double> used_;
 };
 
+// Names of CPUs that start like what was typed, as far as any does.
+std::vector<std::string> closest_names(llvm::ArrayRef<llvm::SubtargetSubTypeKV> cpus, std::string_view typed) {
+  std::vector<std::string> names;
+  size_t most = 0;
+  for (const llvm::SubtargetSubTypeKV& cpu : cpus) {
+    const std::string_view name(cpu.Key);
+    const auto equal = std::mismatch(name.begin(), name.end(), typed.begin(), typed.end()).first - name.begin();
+    if (static_cast<size_t>(equal) > most) names.clear();
+    most = std::max(most, static_cast<size_t>(equal));
+    if (static_cast<size_t>(equal) == most) names.emplace_back(name);
+  }
+  constexpr size_t kEnough = 16;  // to fit a line
+  if (names.size() > kEnough) names.resize(kEnough);
+  return names;
+}
+
 Result<std::unique_ptr<llvm::MCSubtargetInfo>> model_of(const Mc& mc, const std::string& cpu,
                                                         const std::vector<std::string>& features) {
   std::unique_ptr<llvm::MCSubtargetInfo> any(mc.target->createMCSubtargetInfo(mc.triple, "", ""));
   if (!any->isCPUStringValid(cpu))
-    return invalid_argument(
-        fmt::format("LLVM knows no CPU '{}' for {}; names are as for clang -mcpu (znver4)", cpu, mc.triple));
+    return invalid_argument(fmt::format("LLVM knows no CPU '{}' for {}; it knows {}", cpu, mc.triple,
+                                        fmt::join(closest_names(any->getAllProcessorDescriptions(), cpu), ", ")));
   std::unique_ptr<llvm::MCSubtargetInfo> model(mc.target->createMCSubtargetInfo(mc.triple, cpu, ""));
   if (!model->getSchedModel().hasInstrSchedModel())
-    return invalid_argument(fmt::format("LLVM has no scheduling model of '{}'; name a CPU that has one (znver4)", cpu));
+    return invalid_argument(fmt::format("LLVM has no scheduling model of '{}'; name a CPU that has one", cpu));
   // A model is asked about classes of instructions, and answers for a vector that the CPU does not have.
   for (const std::string& feature : features)
     if (!model->checkFeatures("+" + feature))
@@ -97,16 +114,15 @@ Result<std::vector<llvm::MCInst>> decode_all(const Mc& mc, std::span<const std::
   return all;
 }
 
-Result<Instructions> lower(const Mc& mc, const llvm::MCSubtargetInfo& model, mca::InstrBuilder& builder,
-                           std::span<const llvm::MCInst> decoded) {
+Result<Instructions> lower(const Mc& mc, const llvm::MCSubtargetInfo& model, const std::string& cpu,
+                           mca::InstrBuilder& builder, std::span<const llvm::MCInst> decoded) {
   const std::unique_ptr<mca::InstrPostProcess> post(mc.target->createInstrPostProcess(model, *mc.instructions));
   Instructions lowered;
   for (const llvm::MCInst& inst : decoded) {
     auto made = builder.createInstruction(inst, {});
     if (!made) {
       const std::string why = llvm::toString(made.takeError());
-      return unsupported(
-          fmt::format("the scheduling model of {} lacks {}: {}", model.getCPU().str(), mc.name(inst), why));
+      return unsupported(fmt::format("the scheduling model of {} lacks {}: {}", cpu, mc.name(inst), why));
     }
     lowered.push_back(std::move(*made));
     if (post) post->postProcessInstruction(lowered.back(), inst);
@@ -203,7 +219,7 @@ Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Arch
   constexpr unsigned kCallLatency = 100;  // the tool's; kernels call nothing
   mca::InstrBuilder builder(*subtarget, *mc->instructions, *mc->registers, mc->analysis.get(), instruments,
                             kCallLatency);
-  HONE_ASSIGN_OR_RETURN(const Instructions lowered, lower(*mc, *subtarget, builder, decoded));
+  HONE_ASSIGN_OR_RETURN(const Instructions lowered, lower(*mc, *subtarget, result.cpu, builder, decoded));
 
   const unsigned iterations = iterations_for(lowered.size());
   mca::CircularSourceMgr source(lowered, iterations);

@@ -179,15 +179,11 @@ constexpr Row kRows[] = {
 // clang-format on
 
 TEST(JitInspectX86, ClassesFollowFromOperands) {
+  HONE_NEEDS_INSPECT();
   for (const Row& row : kRows) {
-    const std::vector<std::byte> code = from_hex({row.bytes});
-    const Result<CodeFacts> facts = inspect(code, Isa::kAvx512);
-    if (facts.status().code() == Code::kUnsupported) GTEST_SKIP() << facts.status().to_string();
-    ASSERT_TRUE(facts.ok()) << facts.status().to_string();
-    ASSERT_EQ(facts->instructions.size(), 1u) << row.assembly;
-    const Instruction& i = facts->instructions.front();
-    EXPECT_EQ(class_names(i.classes), row.classes) << row.assembly;
-    EXPECT_EQ(i.size, static_cast<int>(code.size())) << row.assembly;
+    const Line line{row.bytes, row.assembly};
+    const CodeFacts facts = facts_of({&line, 1});
+    EXPECT_EQ(class_names(facts.instructions.front().classes), row.classes) << row.assembly;
   }
 }
 
