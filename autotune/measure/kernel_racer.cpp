@@ -142,6 +142,30 @@ Result<int64_t> KernelRacer::sample(int index) {
   return std::max<int64_t>(static_cast<int64_t>(ns + 0.5), 1);
 }
 
+Result<CounterReading> KernelRacer::count(int index, PerfCounters& counters) {
+  const auto at = ready_.find(index);
+  if (at == ready_.end()) return failed_precondition("a candidate that is not prepared has nothing to count");
+  const Ready& ready = at->second;
+  CounterReading total;
+  const bool cold = options_.cache == CacheMode::kCold;
+  if (!cold) HONE_RETURN_IF_ERROR(workload_->call(ready.compiled));
+  const int64_t stretches = cold ? ready.repeat : 1;  // counted apart, as the flush between them is not to count
+  const int64_t calls = cold ? 1 : ready.repeat;
+  for (int64_t s = 0; s < stretches; ++s) {
+    if (cold) flush_caches(workload_->ranges(ready.compiled));
+    counters.start();
+    Status called;
+    for (int64_t i = 0; i < calls && called.ok(); ++i) called = workload_->call(ready.compiled);
+    const CounterReading reading = counters.stop();
+    HONE_RETURN_IF_ERROR(called);
+    for (size_t c = 0; c < reading.values.size(); ++c) {
+      if (!reading.values[c]) continue;
+      total.values[c] = total.values[c].value_or(0) + *reading.values[c] / static_cast<double>(ready.repeat);
+    }
+  }
+  return total;
+}
+
 Status KernelRacer::plausible(double ns, int threads) const {
   if (ns <= 0) return failed_precondition("a time of 0");
   const double peak = options_.peak.gflops(threads, options_.cpus);

@@ -12,6 +12,7 @@
 #include "autotune/measure/workload.h"
 #include "autotune/search/racer.h"
 #include "autotune/space/space.h"
+#include "engine/base/perf_counters.h"
 #include "engine/runtime/schedule.h"
 #include "jit/launch.h"
 
@@ -44,6 +45,9 @@ class KernelRacer final : public Racer {
   Prepared prepare(int candidate) override;
   std::vector<Timing> round(std::span<const int> arms) override;
   void release(int candidate) override;
+  // What the hardware counts in one call of a candidate that is prepared, with the caches as for a sample. `counters`
+  // are of the calling thread, so this is for candidates with one thread.
+  Result<CounterReading> count(int candidate, PerfCounters& counters);
 
  private:
   struct Ready {

@@ -25,5 +25,7 @@ Result<std::vector<Shape>> read_shape_file(const std::string& path);
 
 // bench/shapes/decoder.txt as built in: what `hone tune` uses when no problem is given.
 std::string_view default_shapes_text();
+// The same of bench/shapes/codegen.txt, for `hone codegen`.
+std::string_view codegen_shapes_text();
 
 }  // namespace hone::op

@@ -18,6 +18,7 @@
 #include "tools/hone/cli.h"
 #include "tools/hone/peers.h"
 #include "tools/hone/regions.h"
+#include "tools/hone/rounds.h"
 #include "tools/hone/table.h"
 
 namespace hone::cli {
@@ -31,12 +32,6 @@ struct BenchArgs {
   uint64_t seed = 1;
   bool json = false;
 };
-
-constexpr int kFewestRounds = 5;
-// Of problems whose five rounds would take kPatience times as long as --seconds says.
-constexpr int kFewestLongRounds = 3;
-constexpr double kPatience = 5;
-constexpr double kLongCallNs = 50e6;
 
 struct Setup {
   std::vector<op::Shape> shapes;
@@ -204,13 +199,6 @@ struct Results {
   Summary summary;
 };
 
-// Rounds until --seconds are over and there are enough for an interval; a problem whose rounds take long gets fewer.
-bool enough(int rounds, double seconds, const BenchArgs& args) {
-  if (rounds >= args.repetitions) return true;
-  return (rounds >= kFewestRounds && seconds > args.seconds) ||
-         (rounds >= kFewestLongRounds && seconds > kPatience * args.seconds);
-}
-
 Result<autotune::CeilingProbe> probe_for(const op::Problem& problem, const Setup& s, int threads, bool warm,
                                          Ceilings& ceilings) {
   const BlockingCaches caches = blocking_caches(s.machine);
@@ -227,9 +215,10 @@ Result<Ceilings> run_rounds(const op::Problem& problem, const Setup& s, int thre
   HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, probe_for(problem, s, threads, args.cache == "warm", ceilings));
   // The check of a long call has warmed up what there is to warm up.
   if (op::flops(problem) / s.peak.gflops(threads, s.machine.cpus_usable) < kLongCallNs) race.warm_up(arms);
+  const RoundBudget budget{.repetitions = args.repetitions, .seconds = args.seconds};
   const int64_t begun = clock.now_ns();
   for (int round = 0; !arms.empty() && !race.stopped(); ++round) {
-    if (enough(round, static_cast<double>(clock.now_ns() - begun) * 1e-9, args)) break;
+    if (budget.over(round, static_cast<double>(clock.now_ns() - begun) * 1e-9)) break;
     if (!race.round(db::Phase::kSearch, arms)) break;
     if (!s.peers.empty()) (void)hone::peers::settle();  // the last peer's threads may still spin
     ceilings.gflops.push_back(probe.gflops());

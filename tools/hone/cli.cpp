@@ -54,6 +54,15 @@ std::string shell_quoted(const std::string& word) {
   return out + "'";
 }
 
+// Is there a file where --db, or without it the environment, puts the database?
+bool exists(const std::string& db_path) {
+  const Result<std::string> path = db_path.empty() ? db::default_path() : Result<std::string>(db_path);
+  std::error_code unreadable;  // then it is there, and opening it says what is wrong
+  return path.ok() && (std::filesystem::exists(*path, unreadable) || unreadable);
+}
+
+}  // namespace
+
 std::vector<std::string> split(const std::string& text, char by) {
   std::vector<std::string> parts;
   size_t at = 0;
@@ -64,15 +73,6 @@ std::vector<std::string> split(const std::string& text, char by) {
     at = end + 1;
   }
 }
-
-// Is there a file where --db, or without it the environment, puts the database?
-bool exists(const std::string& db_path) {
-  const Result<std::string> path = db_path.empty() ? db::default_path() : Result<std::string>(db_path);
-  std::error_code unreadable;  // then it is there, and opening it says what is wrong
-  return path.ok() && (std::filesystem::exists(*path, unreadable) || unreadable);
-}
-
-}  // namespace
 
 const std::atomic<bool>& interrupted() { return g_interrupted; }
 
@@ -214,7 +214,7 @@ void ProblemArgs::add_to(CLI::App& command) {
   command.add_option("--shapes", shapes, "file with one problem a line")->check(not_empty());
 }
 
-Result<std::vector<op::Shape>> ProblemArgs::resolve() const {
+Result<std::vector<op::Shape>> ProblemArgs::resolve(std::string_view fallback, std::string_view name) const {
   std::vector<op::Shape> shapes_in_order;
   for (const std::string& text : problems) {
     Result<std::vector<op::Problem>> parsed = op::parse_problems(text);
@@ -244,7 +244,7 @@ Result<std::vector<op::Shape>> ProblemArgs::resolve() const {
     at->second = &distinct.back().weight;
   }
   if (!distinct.empty()) return distinct;
-  return op::parse_shapes(op::default_shapes_text(), "decoder.txt");
+  return op::parse_shapes(fallback, name);
 }
 
 void add_numerics(CLI::App& command, std::string& numerics) {

@@ -60,13 +60,15 @@ Result<Machine> executing_machine();
 // Says so when HONE_THREADS is set to something that is not taken as it is.
 void note_ignored_variables(const Machine& machine);
 
-// Problems as every command takes them: positional strings with ranges, or a file, else the shipped decoder shapes.
+// Problems as every command takes them: positional strings with ranges, or a file, else a shipped list.
 struct ProblemArgs {
   std::vector<std::string> problems;
   std::string shapes;
 
   void add_to(CLI::App& command);
-  Result<std::vector<op::Shape>> resolve() const;
+  Result<std::vector<op::Shape>> resolve() const { return resolve(op::default_shapes_text(), "decoder.txt"); }
+  // With another list to fall back on; `name` stands in its errors.
+  Result<std::vector<op::Shape>> resolve(std::string_view fallback, std::string_view name) const;
 };
 
 // --numerics, as tune, bench and explain take it, and whether every problem has what it says.
@@ -82,6 +84,8 @@ CLI::Validator positive();
 
 // "2026-11-29 20:14", of unix seconds.
 std::string utc(int64_t unix_seconds);
+// "a,,b" -> {"a", "", "b"}: what is empty stays, for the caller to refuse.
+std::vector<std::string> split(const std::string& text, char by);
 // "60", "60s", "1.5m", "500ms" -> seconds. Error: invalid_argument.
 Result<double> parse_duration(const std::string& text);
 // "1,2" -> {1, 2}; each >= 1. Error: invalid_argument.
@@ -101,6 +105,7 @@ void add_info(CLI::App& app, Run& run);
 void add_tune(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
+void add_codegen(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
 void add_db_learn(CLI::App& db, Run& run);  // a part of hone db
 // What `hone tune` starts to run candidates in; in no help text.

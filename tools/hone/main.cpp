@@ -27,6 +27,7 @@ int run_command(int argc, char** argv) {
   add_tune(app, run);
   add_bench(app, run);
   add_explain(app, run);
+  add_codegen(app, run);
   add_db(app, run);
   add_tune_worker(app, run);
 

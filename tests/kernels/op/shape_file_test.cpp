@@ -84,7 +84,8 @@ TEST(OpShapeFile, DefaultListParses) {
 
 // Every list of bench/shapes is one that tune and bench take, without a problem twice.
 TEST(OpShapeFile, ShippedListsParse) {
-  const std::map<std::string, size_t> sizes = {{"llm", 90}, {"square", 13}, {"odd", 12}, {"large", 11}};
+  const std::map<std::string, size_t> sizes = {
+      {"llm", 90}, {"square", 13}, {"odd", 12}, {"large", 11}, {"codegen", 26}};
   for (const auto& [name, size] : sizes) {
     const auto shapes = read_shape_file(std::string(HONE_SOURCE_DIR "/bench/shapes/") + name + ".txt");
     ASSERT_TRUE(shapes.ok()) << shapes.status().to_string();
