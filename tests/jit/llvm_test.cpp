@@ -14,6 +14,7 @@
 #include "jit/exec_memory.h"
 #include "kernels/ir/builder.h"
 #include "tests/jit/differential.h"
+#include "tests/jit/inspect/emitted.h"
 #include "tests/jit/sample_kernels.h"
 
 namespace hone::jit {
@@ -208,34 +209,6 @@ class DumpDirectory {
   std::filesystem::path path_;
 };
 
-// The lines of the innermost loop with the most multiply-adds: from its label to the jump back to it.
-std::vector<std::string> hot_loop(const std::string& assembly) {
-  std::vector<std::string> block, best;
-  std::string label;
-  int most = 0, fmas = 0;
-  std::istringstream lines(assembly);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(".LBB")) {
-      label = line.substr(0, line.find(':'));
-      block.clear();
-      fmas = 0;
-      continue;
-    }
-    if (!line.starts_with("\t#")) block.push_back(line);  // marks of inline assembly
-    fmas += line.find("vfmadd") != std::string::npos;
-    if (!label.empty() && line.find("\tj") != std::string::npos && line.ends_with(label) && fmas > most) {
-      most = fmas;
-      best = block;
-    }
-  }
-  return best;
-}
-
-int count(const std::vector<std::string>& lines, const std::string& what) {
-  return static_cast<int>(std::count_if(lines.begin(), lines.end(),
-                                        [&](const std::string& l) { return l.find(what) != std::string::npos; }));
-}
-
 struct LoopCase {
   int mr, nr, lanes;
 };
@@ -252,36 +225,33 @@ INSTANTIATE_TEST_SUITE_P(Tiles, JitLlvmLoops,
                          });
 
 // `a_pointers` are advanced besides the one of b.
-void expect_tight(const std::string& assembly, const LoopCase& t, int unroll, int a_pointers) {
-  const std::vector<std::string> loop = hot_loop(assembly);
+void expect_tight(const ir::Kernel& kernel, const LoopCase& t, int unroll, int a_pointers) {
+  const auto emitted = emit(llvm(), kernel, t.lanes == 16 ? Isa::kAvx512 : Isa::kAvx2);
+  ASSERT_TRUE(emitted.ok()) << emitted.status().to_string();
+  const InnerLoop loop = emitted->hot_loop();
   const int vectors = t.nr / t.lanes;
-  EXPECT_EQ(count(loop, "vfmadd"), unroll * t.mr * vectors);
-  EXPECT_EQ(count(loop, "(%rsp") + count(loop, "(%rbp"), 0) << "spill in the inner loop:\n" << assembly;
-  EXPECT_EQ(count(loop, "vmovaps\t%") + count(loop, "vmovups\t%"), 0) << "moves between registers:\n" << assembly;
+  EXPECT_EQ(loop.counts.fma, unroll * t.mr * vectors);
+  EXPECT_EQ(loop.counts.stack, 0) << "spill in the inner loop:\n" << loop.text();
+  EXPECT_EQ(loop.vector_moves(), 0) << "moves between registers:\n" << loop.text();
   // A broadcast with one use is an operand of it, or an instruction of its own.
-  const int broadcasts = count(loop, "vbroadcastss") + count(loop, "{1to");
+  const int broadcasts = loop.mnemonic("vbroadcastss") + loop.with("{1to");
   EXPECT_EQ(broadcasts, unroll * t.mr);
-  const int vector_work = unroll * (vectors + t.mr * vectors) + count(loop, "vbroadcastss");
+  const int vector_work = unroll * (vectors + t.mr * vectors) + loop.mnemonic("vbroadcastss");
   constexpr int kCounterAndBranch = 2;
-  EXPECT_LE(static_cast<int>(loop.size()), vector_work + a_pointers + 1 + kCounterAndBranch) << assembly;
+  EXPECT_LE(loop.counts.total, vector_work + a_pointers + 1 + kCounterAndBranch) << loop.text();
 }
 
 TEST_P(JitLlvmLoops, AreTight) {
-  const DumpDirectory dump;
   const LoopCase t = GetParam();
-  const Isa isa = t.lanes == 16 ? Isa::kAvx512 : Isa::kAvx2;
   for (int unroll : {1, 2, 4}) {
     for (bool packed : {true, false}) {
       SCOPED_TRACE("unroll " + std::to_string(unroll) + (packed ? " packed" : " rows"));
-      const ir::Kernel kernel =
-          tile_kernel({.mr = t.mr, .nr = t.nr, .k = 64, .lanes = t.lanes, .unroll = unroll, .packed_a = packed});
-      ASSERT_TRUE(llvm().compile(kernel, isa).ok());
-      expect_tight(dump.read(kernel.name + ".llvm.s"), t, unroll, 1);
+      expect_tight(
+          tile_kernel({.mr = t.mr, .nr = t.nr, .k = 64, .lanes = t.lanes, .unroll = unroll, .packed_a = packed}), t,
+          unroll, 1);
     }
   }
-  const ir::Kernel kernel = rows_at_runtime_stride(t.mr, t.nr / t.lanes, t.lanes);
-  ASSERT_TRUE(llvm().compile(kernel, isa).ok());
-  expect_tight(dump.read(kernel.name + ".llvm.s"), t, 1, (t.mr + 8) / 9);
+  expect_tight(rows_at_runtime_stride(t.mr, t.nr / t.lanes, t.lanes), t, 1, (t.mr + 8) / 9);
 }
 
 TEST(JitLlvmDump, WritesIrAndCode) {

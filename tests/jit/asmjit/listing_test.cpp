@@ -5,13 +5,18 @@
 
 #include <algorithm>
 
-#include "jit/asmjit/generator.h"
+#include "jit/codegen.h"
 #include "kernels/ir/builder.h"
-#include "tests/jit/asmjit/listing.h"
+#include "tests/jit/inspect/bytes.h"
+#include "tests/jit/inspect/emitted.h"
 #include "tests/jit/sample_kernels.h"
 
 namespace hone::jit {
 namespace {
+
+Result<Emitted> emitted(const ir::Kernel& kernel, Isa isa) {
+  return emit(*find_code_generator("asmjit").value(), kernel, isa);
+}
 
 struct Tile {
   Isa isa;
@@ -29,41 +34,50 @@ class JitAsmjitInnerLoop : public testing::TestWithParam<Tile> {};
 // Per iteration: the loads of b, the broadcasts of a, the fmas; two pointers, the counter, the jump. Nothing else. Of
 // what is used once the load is part of its fma: b of a single row, and where the ISA has it a of a single vector.
 TEST_P(JitAsmjitInnerLoop, HasNothingButItsOperations) {
+  HONE_NEEDS_INSPECT();
   const auto [isa, mr, nr, lanes, one_b] = GetParam();
   for (bool packed : {false, true}) {
     for (int unroll : {1, 4}) {
-      const auto listing = asmjit_listing(
+      const auto code = emitted(
           tile_kernel(
               {.mr = mr, .nr = nr, .k = 512, .lanes = lanes, .unroll = unroll, .packed_a = packed, .one_b = one_b}),
           isa);
-      ASSERT_TRUE(listing.ok()) << listing.status().to_string();
-      const auto loops = inner_loops(listing.value());
-      ASSERT_EQ(loops.size(), 1u) << listing.value();
-      const std::vector<std::string>& loop = loops.front();
+      ASSERT_TRUE(code.ok()) << code.status().to_string();
+      const std::vector<InnerLoop> loops = code->inner_loops();
+      ASSERT_EQ(loops.size(), 1u);
+      const InnerLoop& loop = loops.front();
       const int vectors = nr / lanes;
       const int loads = mr == 1 ? 0 : vectors, broadcasts = isa == Isa::kAvx512 && vectors == 1 ? 0 : mr;
-      EXPECT_EQ(count(loop, "vfmadd231ps"), unroll * mr * vectors);
-      EXPECT_EQ(count(loop, "vbroadcastss"), unroll * broadcasts);
-      EXPECT_EQ(count(loop, "vmovups"), unroll * loads);
-      EXPECT_EQ(count(loop, "add"), 2);
-      EXPECT_EQ(count(loop, "sub"), 1);
-      EXPECT_EQ(count(loop, "jg"), 1);
-      EXPECT_EQ(static_cast<int>(loop.size()), unroll * (mr * vectors + broadcasts + loads) + 4) << joined(loop);
-      EXPECT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << joined(loop);
+      const int folded = mr == 1 ? vectors : mr - broadcasts;
+      EXPECT_EQ(loop.counts.fma, unroll * mr * vectors);
+      EXPECT_EQ(loop.mnemonic("vfmadd231ps"), loop.counts.fma);
+      EXPECT_EQ(loop.mnemonic("vbroadcastss"), unroll * broadcasts);
+      EXPECT_EQ(loop.mnemonic("vmovups"), unroll * loads);
+      EXPECT_EQ(loop.counts.load, unroll * (broadcasts + loads + folded));
+      EXPECT_EQ(loop.counts.store, 0);
+      EXPECT_EQ(loop.mnemonic("add"), 2);
+      EXPECT_EQ(loop.mnemonic("sub"), 1);
+      EXPECT_EQ(loop.mnemonic("jg"), 1);
+      EXPECT_EQ(loop.counts.address, 3);
+      EXPECT_EQ(loop.counts.branch, 1);
+      EXPECT_EQ(loop.counts.total, unroll * (mr * vectors + broadcasts + loads) + 4) << loop.text();
+      EXPECT_EQ(loop.counts.stack, 0) << loop.text();
     }
   }
 }
 
 // Every version of a specialised tile keeps its own inner loop free of the stack.
 TEST_P(JitAsmjitInnerLoop, VersionsDoNotSpill) {
+  HONE_NEEDS_INSPECT();
   const auto [isa, mr, nr, lanes, one_b] = GetParam();
-  const auto listing = asmjit_listing(
+  const auto code = emitted(
       tile_kernel({.mr = mr, .nr = nr, .k = 512, .lanes = lanes, .packed_a = true, .versions = true, .one_b = one_b}),
       isa);
-  ASSERT_TRUE(listing.ok()) << listing.status().to_string();
-  const auto loops = inner_loops(listing.value());
+  ASSERT_TRUE(code.ok()) << code.status().to_string();
+  const std::vector<InnerLoop> loops = code->inner_loops();
   ASSERT_EQ(loops.size(), static_cast<size_t>(mr));
-  for (const auto& loop : loops) EXPECT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << joined(loop);
+  for (const InnerLoop& loop : loops) EXPECT_EQ(loop.counts.stack, 0) << loop.text();
+  EXPECT_EQ(code->hot_loop().counts.fma, mr * nr / lanes) << "the version of all rows is the hot one";
 }
 
 std::vector<Tile> tiles() {
@@ -82,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Tiles, JitAsmjitInnerLoop, testing::ValuesIn(tiles()), 
 // x is loaded and added to v, with something in between or behind that decides whether the load may be part of the sum.
 enum class Twist { kNone, kStoreBetween, kSecondUse, kUsedAfterTheLoop, kSubtracted };
 
-std::string sum_listing(Twist twist) {
+InnerLoop sum_loop(Twist twist) {
   using ir::Affine;
   ir::Builder b("sum");
   const auto n = b.param("n");
@@ -98,14 +112,15 @@ std::string sum_listing(Twist twist) {
   });
   if (twist == Twist::kUsedAfterTheLoop) b.binary(ir::BinaryOp::kMul, v, v, t);
   b.store({x, {0}}, v);
-  return asmjit_listing(b.finish(), Isa::kAvx2).value();
+  return emitted(b.finish(), Isa::kAvx2)->inner_loops().at(0);
 }
 
 TEST(JitAsmjitListing, ALoadWithOneUseIsAnOperand) {
+  HONE_NEEDS_INSPECT();
   const auto loads = [](Twist twist) {
-    const std::vector<std::string> loop = inner_loops(sum_listing(twist)).at(0);
-    return std::count_if(loop.begin(), loop.end(), [](const std::string& line) {
-      return line.starts_with("vmovups ymm") || line.starts_with("vmovaps ymm");
+    const InnerLoop loop = sum_loop(twist);
+    return std::count_if(loop.instructions.begin(), loop.instructions.end(), [](const Instruction& i) {
+      return i.classes.load && (i.text.starts_with("vmovups") || i.text.starts_with("vmovaps"));
     });
   };
   EXPECT_EQ(loads(Twist::kNone), 0);
@@ -118,6 +133,7 @@ TEST(JitAsmjitListing, ALoadWithOneUseIsAnOperand) {
 // Variables of outer loops, strides and bases must not compete with the inner loop for registers: twelve of each are
 // live around it.
 TEST(JitAsmjitListing, OuterIntegersStayOutOfTheInnerLoop) {
+  HONE_NEEDS_INSPECT();
   using ir::Affine;
   ir::Builder b("deep");
   const auto n = b.param("n");
@@ -140,15 +156,16 @@ TEST(JitAsmjitListing, OuterIntegersStayOutOfTheInnerLoop) {
   };
   b.constant(v, 0.0f);
   nest(0, 0);
-  const auto listing = asmjit_listing(b.finish(), Isa::kAvx2);
-  ASSERT_TRUE(listing.ok()) << listing.status().to_string();
-  const auto loops = inner_loops(listing.value());
+  const auto code = emitted(b.finish(), Isa::kAvx2);
+  ASSERT_TRUE(code.ok()) << code.status().to_string();
+  const std::vector<InnerLoop> loops = code->inner_loops();
   ASSERT_EQ(loops.size(), 1u);
-  EXPECT_EQ(loops.front().size(), 6u) << joined(loops.front());  // load, store, two pointers, counter, jump
+  EXPECT_EQ(loops.front().counts.total, 6) << loops.front().text();  // load, store, two pointers, counter, jump
 }
 
 // Rows at a runtime stride: a row's product is computed once a row, and a loop over rows adds a multiple of the stride.
 TEST(JitAsmjitListing, RuntimeStridesCostNoProductInTheInnerLoop) {
+  HONE_NEEDS_INSPECT();
   using ir::Affine;
   for (bool rows_inside : {false, true}) {
     ir::Builder b("rows");
@@ -166,31 +183,23 @@ TEST(JitAsmjitListing, RuntimeStridesCostNoProductInTheInnerLoop) {
         b.store(access, v);
       });
     });
-    const auto listing = asmjit_listing(b.finish(), Isa::kAvx2);
-    ASSERT_TRUE(listing.ok()) << listing.status().to_string();
-    const auto loops = inner_loops(listing.value());
+    const auto code = emitted(b.finish(), Isa::kAvx2);
+    ASSERT_TRUE(code.ok()) << code.status().to_string();
+    const std::vector<InnerLoop> loops = code->inner_loops();
     ASSERT_EQ(loops.size(), 1u);
     // load, add, store, one pointer, counter, jump
-    EXPECT_EQ(loops.front().size(), 6u) << joined(loops.front());
-    EXPECT_EQ(count(loops.front(), "imul"), 0);
+    EXPECT_EQ(loops.front().counts.total, 6) << loops.front().text();
+    EXPECT_EQ(loops.front().mnemonic("imul"), 0);
   }
-}
-
-// The helper finds what it looks for.
-TEST(JitAsmjitListing, LoopsAreFound) {
-  const auto loops = inner_loops("L1:\nmov rax, [rsp]\nL2:\nadd rax, 1\njg L2\njl L1\njmp L9\nL9:\nret\n");
-  ASSERT_EQ(loops.size(), 1u);
-  EXPECT_THAT(loops.front(), testing::ElementsAre("add rax, 1", "jg L2"));
-  EXPECT_TRUE(touches_stack("vmovups zmm1, zmmword ptr [rsp+64]"));
-  EXPECT_FALSE(touches_stack("vmovups zmm1, [rsi+64]"));
 }
 
 // Only the constants of a kernel decide its registers: zmm16 and up are used, and no xmm state is left dirty.
 TEST(JitAsmjitListing, UsesAllRegistersAndCleansUp) {
-  const auto listing = asmjit_listing(tile_kernel({.mr = 14, .nr = 32, .k = 8, .lanes = 16}), Isa::kAvx512);
-  ASSERT_TRUE(listing.ok());
-  EXPECT_THAT(listing.value(), testing::HasSubstr("zmm30"));
-  EXPECT_THAT(listing.value(), testing::HasSubstr("vzeroupper"));
+  HONE_NEEDS_INSPECT();
+  const auto code = emitted(tile_kernel({.mr = 14, .nr = 32, .k = 8, .lanes = 16}), Isa::kAvx512);
+  ASSERT_TRUE(code.ok());
+  EXPECT_TRUE(code->has("zmm30"));
+  EXPECT_TRUE(code->has("vzeroupper"));
 }
 
 }  // namespace

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "jit/asmjit/generator.h"
+#include "jit/codegen.h"
 #include "kernels/matmul/blocking.h"
-#include "tests/jit/asmjit/listing.h"
+#include "tests/jit/inspect/bytes.h"
+#include "tests/jit/inspect/emitted.h"
 
 namespace hone::jit {
 namespace {
@@ -14,10 +15,10 @@ namespace {
 using matmul::MatmulProblem;
 using matmul::TransformProgram;
 
-// A broadcast of an element of a buffer, not of a constant (those are at a label).
-bool broadcasts_from_memory(const std::vector<std::string>& loop) {
-  return std::any_of(loop.begin(), loop.end(), [](const std::string& l) {
-    return l.rfind("vbroadcastss", 0) == 0 && l.find(", [r") != std::string::npos;
+// A broadcast of an element of a buffer, not of a constant (those are addressed from rip).
+bool broadcasts_from_memory(const InnerLoop& loop) {
+  return std::any_of(loop.instructions.begin(), loop.instructions.end(), [](const Instruction& i) {
+    return i.text.starts_with("vbroadcastss") && i.classes.load && i.text.find("[rip") == std::string::npos;
   });
 }
 
@@ -28,18 +29,18 @@ class JitAsmjitTiles : public testing::TestWithParam<Isa> {
     if (!matmul::legal(problem, program).ok()) return;
     const auto kernel = matmul::lower(problem, program);
     ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-    const auto listing = asmjit_listing(kernel.value(), program.isa);
-    ASSERT_TRUE(listing.ok()) << listing.status().to_string();
+    const auto emitted = emit(*find_code_generator("asmjit").value(), kernel.value(), program.isa);
+    ASSERT_TRUE(emitted.ok()) << emitted.status().to_string();
     bool found = false;
-    for (const std::vector<std::string>& loop : inner_loops(listing.value())) {
-      if (count(loop, "vfmadd") == 0 || !broadcasts_from_memory(loop)) continue;  // an epilogue
+    for (const InnerLoop& loop : emitted->inner_loops()) {
+      if (loop.counts.fma == 0 || !broadcasts_from_memory(loop)) continue;  // an epilogue
       found = true;
-      ASSERT_TRUE(std::none_of(loop.begin(), loop.end(), touches_stack)) << matmul::to_string(problem) << "\n"
-                                                                         << matmul::to_string(program) << "\n"
-                                                                         << joined(loop);
-      ASSERT_EQ(count(loop, "vmovaps"), 0) << matmul::to_string(problem) << "\n"
-                                           << matmul::to_string(program) << "\n"
-                                           << joined(loop);
+      ASSERT_EQ(loop.counts.stack, 0) << matmul::to_string(problem) << "\n"
+                                      << matmul::to_string(program) << "\n"
+                                      << loop.text();
+      ASSERT_EQ(loop.vector_moves(), 0) << matmul::to_string(problem) << "\n"
+                                        << matmul::to_string(program) << "\n"
+                                        << loop.text();
     }
     EXPECT_TRUE(found) << matmul::to_string(program);
     ++checked_;
@@ -48,6 +49,7 @@ class JitAsmjitTiles : public testing::TestWithParam<Isa> {
 };
 
 TEST_P(JitAsmjitTiles, InnerLoopsDoNotSpill) {
+  HONE_NEEDS_INSPECT();
   const Isa isa = GetParam();
   MatmulProblem problem{.m = 300, .n = 640, .k = 700};
   problem.epilogue = {matmul::EpilogueOp::kBias, matmul::EpilogueOp::kGeluErf, matmul::EpilogueOp::kResidual};
