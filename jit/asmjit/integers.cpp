@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 namespace hone::jit {
 
@@ -14,6 +15,10 @@ namespace {
 // Displacements are signed 32-bit. Offsets beyond half that range move into the pointer in steps, so that neighbouring
 // accesses still share one.
 constexpr int64_t kFarStep = int64_t{1} << 30;
+
+// Registers around an innermost loop, of the 15 there are: most that homes may have, and most that they and the
+// pointers may have together. The rest is for the counter, lets, and what a statement works with.
+constexpr size_t kMostHeld = 6, kMostTaken = 8;
 
 int64_t far_part(int64_t offset) { return offset >= -kFarStep && offset < kFarStep ? 0 : offset & ~(kFarStep - 1); }
 
@@ -66,7 +71,9 @@ template <typename F>
 void IntegerEmitter::emit_at(asmjit::BaseNode*& where, F&& f) {
   asmjit::BaseNode* here = cc_.setCursor(where);
   const bool same = here == where;
+  const bool in_body = std::exchange(in_body_, false);
   f();
+  in_body_ = in_body;
   where = cc_.cursor();
   if (!same) cc_.setCursor(here);
 }
@@ -129,8 +136,31 @@ void IntegerEmitter::apply(asmjit::InstId inst, const Gp& dst, ir::VarId v) {
   if (reg.isValid()) {
     cc_.emit(inst, dst, reg);
   } else {
-    cc_.emit(inst, dst, home(v));
+    emit_with_home(inst, dst, home(v));
   }
+}
+
+// inst dst, home. The first few homes that the body of an innermost loop reads are held in registers around it.
+void IntegerEmitter::emit_with_home(asmjit::InstId inst, const Gp& dst, const Mem& from) {
+  if (!inner_.active || !in_body_) {
+    cc_.emit(inst, dst, from);
+    return;
+  }
+  for (const Held& h : inner_.held)
+    if (h.home == from) {
+      cc_.emit(inst, dst, h.gp);
+      return;
+    }
+  const size_t taken = inner_.held.size() + inner_.pointers.size();
+  if (inner_.held.size() == kMostHeld || taken >= kMostTaken) {
+    cc_.emit(inst, dst, from);
+    return;
+  }
+  if (held_registers_.size() == inner_.held.size()) held_registers_.push_back(cc_.newInt64());
+  const Gp gp = held_registers_[inner_.held.size()];
+  emit_at(inner_.preheader, [&] { cc_.mov(gp, from); });
+  inner_.held.push_back({from, gp});
+  cc_.emit(inst, dst, gp);
 }
 
 void IntegerEmitter::add_terms(const Gp& sum, const Terms& terms) {
@@ -274,7 +304,7 @@ void IntegerEmitter::compute_pointer(const Gp& p, const Address& a, int64_t far,
       (in_register(product.index) ? products_in_registers : outer_products).push_back(product);
     }
   }
-  cc_.mov(p, pointer_home(a.base, outer_products, outer.terms()));
+  emit_with_home(x86::Inst::kIdMov, p, pointer_home(a.base, outer_products, outer.terms()));
   add_terms(p, terms_in_registers);
   add_products(p, products_in_registers);
   add_constant(p, outer.constant());
@@ -350,6 +380,7 @@ void IntegerEmitter::begin_inner_loop(ir::VarId v, const ir::Affine& lo, int64_t
   inner_.step = step;
   inner_.preheader = cc_.cursor();
   inner_.pointers.clear();
+  inner_.held.clear();
 }
 
 void IntegerEmitter::end_inner_loop() {

@@ -103,6 +103,11 @@ class IntegerEmitter {
     asmjit::BaseNode* defined_at = nullptr;  // where its value is new; null: at entry
     int order = 0;                           // counts definitions; 0: at entry
   };
+  // A home that an innermost loop reads, in a register during that loop.
+  struct Held {
+    Mem home;
+    Gp gp;
+  };
   struct InnerLoop {
     bool active = false;
     ir::VarId var = -1;
@@ -110,12 +115,14 @@ class IntegerEmitter {
     int64_t step = 1;
     asmjit::BaseNode* preheader = nullptr;
     std::vector<Pointer> pointers;
+    std::vector<Held> held;
   };
 
   Variable& variable(ir::VarId v) { return variables_[static_cast<size_t>(v)]; }
   template <typename F>
   void emit_at(asmjit::BaseNode*& where, F&& f);
   void apply(asmjit::InstId inst, const Gp& dst, ir::VarId v);
+  void emit_with_home(asmjit::InstId inst, const Gp& dst, const Mem& from);
   void add_terms(const Gp& sum, const Terms& terms);
   void add_products(const Gp& sum, const Products& products);
   void add_constant(const Gp& sum, int64_t value);
@@ -139,6 +146,7 @@ class IntegerEmitter {
   Gp buffers_, params_, tasks_, workspace_;
   Gp value_, other_, counter_, term_, pointer_;
   std::vector<Gp> inner_registers_, local_registers_;  // of the n-th pointer
+  std::vector<Gp> held_registers_;                     // of the n-th home that is held
   std::vector<int> argument_index_;                    // per buffer: its place in the argument array
   std::vector<Variable> variables_;
   int definitions_ = 0;
@@ -147,6 +155,7 @@ class IntegerEmitter {
   std::vector<Pointer> local_;  // pointers computed in the current straight-line code
   int depth_ = 0;               // of conditionals around the current code
   InnerLoop inner_;
+  bool in_body_ = true;  // not moved back to earlier code by emit_at
 };
 
 }  // namespace hone::jit

@@ -167,6 +167,9 @@ void AttentionLowering::declare_workspaces() {
   if (t_.pack_k != PackK::kNone) {
     const int64_t groups = (t_.pack_k == PackK::kStrip ? t_.nr : round_up(t_.bk, t_.nr)) / kKeyGroup;
     keys_ = workspace("Kt", {groups, p_.d, kKeyGroup}, {p_.d * kKeyGroup, kKeyGroup, 1});
+    // As below: a column of it is read at once.
+    const int64_t key_row = round_up(p_.d, kKeyGroup) + kKeyGroup;
+    gathered_ = workspace("Kg", {kKeyGroup, key_row}, {key_row, 1});
   }
   if (t_.pack_v == PackV::kRows) values_ = workspace("Vp", {t_.bk, columns}, {columns, 1});
   // Rows of scores are a line more than a power of two apart: their broadcasts would share cache sets.

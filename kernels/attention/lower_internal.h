@@ -153,6 +153,7 @@ class AttentionLowering {
   void transpose_keys(const Block& block, const Keys& keys, const Affine& to);
   void transpose_group(const Block& block, const Keys& keys, const Affine& group, const Affine& to, ir::RegId x,
                        ir::RegId y, bool whole);
+  void gather_group(const Block& block, const Keys& keys, const Affine& group);
   void scores(const Block& block, const Rows& rows, const Keys& keys);
   void score_strip(const Block& block, const Rows& rows, const Rows& tile, const Affine& strip);
   void score_tile(const Block& block, const Rows& rows, const Rows& tile, const Affine& strip, int64_t groups);
@@ -205,7 +206,8 @@ class AttentionLowering {
   Affine begin_, end_;                              // keys that some row of the task sees
   Affine table_entries_, pages_, key_groups_;
   ir::BufferId query_ = -1, key_ = -1, value_ = -1, out_ = -1, mask_ = -1, lse_ = -1, table_ = -1, partial_ = -1;
-  ir::BufferId scaled_query_ = -1, keys_ = -1, values_ = -1, scores_ = -1, sums_ = -1, m_ = -1, l_ = -1, alpha_ = -1;
+  ir::BufferId scaled_query_ = -1, keys_ = -1, gathered_ = -1, values_ = -1, scores_ = -1, sums_ = -1, m_ = -1, l_ = -1,
+               alpha_ = -1;
   ir::RegId score_acc_ = -1, value_acc_ = -1, edge_acc_ = -1, held_ = -1, passing_ = -1, maximum_ = -1;
   ir::RegRef value_mask_;
 };

@@ -165,6 +165,7 @@ int64_t workspace_bytes(const AttentionProblem& problem, const AttentionProgram&
   add(p.tile_rows, round_up(p.bk, p.nr) + 2 * kKeyGroup);
   if (p.pack_k == PackK::kBlock) add(round_up(p.bk, p.nr), problem.d);
   if (p.pack_k == PackK::kStrip) add(p.nr, problem.d);
+  if (p.pack_k != PackK::kNone) add(kKeyGroup, round_up(problem.d, kKeyGroup) + kKeyGroup);
   if (p.pack_v == PackV::kRows) add(p.bk, columns);
   return fits ? total : std::numeric_limits<int64_t>::max();
 }

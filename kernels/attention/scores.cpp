@@ -44,29 +44,18 @@ void AttentionLowering::transpose_keys(const Block& block, const Keys& keys, con
   });
 }
 
-// A group of keys. Where not all of its keys are to be read, rows in their place repeat the nearest that is: what they
-// score is never looked at.
+// A group of keys, of which not all need be there: they are gathered first, one row after the other. Transposed from
+// where they lie they would need a pointer each, 16 of them, more than there are registers.
 void AttentionLowering::transpose_group(const Block& block, const Keys& keys, const Affine& group, const Affine& to,
                                         RegId x, RegId y, bool whole) {
-  const Affine start = block.group * kKeyGroup;
-  const PagedKey base = whole ? locate(start + group * kKeyGroup) : PagedKey{};
+  const PagedKey base = whole ? locate((block.group + group) * kKeyGroup) : PagedKey{};
+  if (!whole) gather_group(block, keys, group);
   for (int64_t u = 0; u < kKeyGroup; u += t_.lanes) {
-    std::vector<PagedKey> rows;
-    for (int64_t j = u; j < u + t_.lanes; ++j) {
-      if (whole) {
-        rows.push_back({base.page, base.row + j});
-        continue;
-      }
-      Affine key = group * kKeyGroup + j;
-      if (p_.window > 0) key = b_.let_max("kl", {keys.first, key});
-      rows.push_back(locate(start + b_.let_min("kj", {key, keys.end - 1})));
-    }
     auto square = [&](const Affine& p, int64_t columns, const RegRef& mask) {
-      for (int64_t j = 0; j < t_.lanes; ++j) {
-        const PagedKey& row = rows[static_cast<size_t>(j)];
-        b_.load(Builder::at(x, {j}), key_row(row, p), mask);
-      }
-      if (whole) announce_with_transposition(block, group, to, u, p, rows.front().row);
+      for (int64_t j = 0; j < t_.lanes; ++j)
+        b_.load(Builder::at(x, {j}),
+                whole ? key_row({base.page, base.row + (u + j)}, p) : Access{gathered_, {u + j, p}}, mask);
+      if (whole) announce_with_transposition(block, group, to, u, p, base.row + u);
       const RegId transposed = ir::emit_transpose(b_, t_.lanes, x, y);
       for (int64_t r = 0; r < columns; ++r) b_.store({keys_, {to, p + r, u}}, Builder::at(transposed, {r}));
     };
@@ -77,6 +66,35 @@ void AttentionLowering::transpose_group(const Block& block, const Keys& keys, co
     b_.lane_mask(mask, p_.d - even);
     square(even, p_.d - even, mask);
   }
+}
+
+// In place of keys that are not to be read the nearest that is: what it scores is never looked at. A row is copied by
+// straight-line code where that is short: the loop over rows is then an innermost one, whose integers are in registers.
+void AttentionLowering::gather_group(const Block& block, const Keys& keys, const Affine& group) {
+  constexpr int64_t kVectorsUnrolled = 16;
+  const RegRef x = vector("kg");
+  const int64_t whole = p_.d / t_.lanes * t_.lanes;
+  RegRef mask;
+  if (whole < p_.d) {
+    mask = Builder::at(b_.reg("kmask", {.lanes = t_.lanes, .mask = true}));
+    b_.lane_mask(mask, p_.d - whole);
+  }
+  b_.serial("kj", 0, kKeyGroup, 1, [&](const Affine& j) {
+    Affine key = group * kKeyGroup + j;
+    if (p_.window > 0) key = b_.let_max("kl", {keys.first, key});
+    const PagedKey row = locate(block.group * kKeyGroup + b_.let_min("kn", {key, keys.end - 1}));
+    auto copy = [&](const Affine& c, const RegRef& some) {
+      b_.load(x, key_row(row, c), some);
+      b_.store({gathered_, {j, c}}, x, some);
+    };
+    auto all = [&](const Affine& c) { copy(c, {}); };
+    if (whole / t_.lanes <= kVectorsUnrolled) {
+      b_.unroll("c", 0, whole, t_.lanes, all);
+    } else {
+      b_.serial("c", 0, whole, t_.lanes, all);
+    }
+    if (mask.valid()) copy(whole, mask);
+  });
 }
 
 // ---- tiles ----
