@@ -30,6 +30,12 @@ class CompiledKernel {
   virtual std::span<const std::byte> code() const = 0;
 };
 
+struct CompileOptions {
+  // Whether the code may come from the cache on disk (jit/cache), and is left there. false: it is made now, for those
+  // who measure or study the making.
+  bool cached = true;
+};
+
 class CodeGenerator {
  public:
   virtual ~CodeGenerator() = default;
@@ -45,7 +51,11 @@ class CodeGenerator {
   // Compiles a verified kernel; for an ISA that this CPU lacks the result may be looked at, not run. Thread safe.
   // Errors: unsupported (a lane count or op the ISA lacks), resource_exhausted (executable memory refused; names the
   // system call and errno), internal.
-  virtual Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) = 0;
+  virtual Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
+                                                          const CompileOptions& options) = 0;
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) {
+    return compile(kernel, isa, {});
+  }
 };
 
 // All code generators of this build, in the order of backends.inc (preferred first, interpreter last).

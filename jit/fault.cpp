@@ -158,12 +158,13 @@ class FaultGenerator final : public CodeGenerator {
   std::string_view name() const override { return name_; }
   std::string version() const override { return "fault-1"; }
   bool targets(Isa) const override { return true; }
-  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
+                                                  const CompileOptions& options) override {
     if (fault_.when == When::kCompiling) fault_.happen();
     // The first that can; the interpreter always can.
     const std::span<CodeGenerator* const> all = code_generators();
     CodeGenerator* real = *std::find_if(all.begin(), all.end(), [&](CodeGenerator* g) { return g->targets(isa); });
-    HONE_ASSIGN_OR_RETURN(std::unique_ptr<CompiledKernel> compiled, real->compile(kernel, isa));
+    HONE_ASSIGN_OR_RETURN(std::unique_ptr<CompiledKernel> compiled, real->compile(kernel, isa, options));
     return std::unique_ptr<CompiledKernel>(
         std::make_unique<FaultyKernel>(std::move(compiled), kernel, fault_, number_));
   }

@@ -81,9 +81,10 @@ void WorkspacePool::release(AlignedBuffer* workspace) {
   drop(workspace);
 }
 
-Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& generator, Isa isa) {
+Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& generator, Isa isa,
+                                   const CompileOptions& options) {
   HONE_RETURN_IF_ERROR(ir::verify(kernel));
-  HONE_ASSIGN_OR_RETURN(std::unique_ptr<CompiledKernel> compiled, generator.compile(kernel, isa));
+  HONE_ASSIGN_OR_RETURN(std::unique_ptr<CompiledKernel> compiled, generator.compile(kernel, isa, options));
   Executable executable;
   executable.kernel = std::move(compiled);
   executable.bounds = ir::task_bounds(kernel);

@@ -81,7 +81,8 @@ struct Executable {
 };
 
 // Verifies and compiles.
-Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& generator, Isa isa);
+Result<Executable> make_executable(const ir::Kernel& kernel, CodeGenerator& generator, Isa isa,
+                                   const CompileOptions& options = {});
 
 // One set of arguments that a kernel is called on; its tasks.
 struct LaunchItem {

@@ -150,7 +150,7 @@ class AsmjitGenerator final : public CodeGenerator {
            "-" + std::to_string(kLoweringVersion);
   }
   bool targets(Isa isa) const override { return isa == Isa::kAvx512 ? avx512_ : avx2_; }
-  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa, const CompileOptions&) override {
     try {
       return compile_kernel(kernel, isa);
     } catch (const std::bad_alloc&) {

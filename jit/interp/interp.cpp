@@ -27,7 +27,7 @@ class InterpGenerator final : public CodeGenerator {
   std::string_view name() const override { return "interp"; }
   std::string version() const override { return "interp-1"; }
   bool targets(Isa) const override { return true; }
-  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa) override {
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa, const CompileOptions&) override {
     return std::unique_ptr<CompiledKernel>(std::make_unique<InterpretedKernel>(kernel));
   }
 };

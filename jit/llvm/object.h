@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/isa.h"
@@ -27,6 +28,12 @@ enum class LlvmPipeline : uint8_t {
   kO3,
 };
 
+// CodeGenerator::name() of a pipeline.
+constexpr std::string_view generator_name(LlvmPipeline pipeline) {
+  constexpr std::string_view kNames[] = {"llvm", "llvm-O0", "llvm-O1", "llvm-O2", "llvm-O3"};
+  return kNames[static_cast<size_t>(pipeline)];
+}
+
 // What code is made for. Values that compare equal give equal objects from equal kernels.
 struct LlvmTarget {
   Isa isa = Isa::kAvx2;  // the instructions that may be used, and nothing else may
@@ -35,6 +42,10 @@ struct LlvmTarget {
   LlvmPipeline pipeline = LlvmPipeline::kOwn;
   bool operator==(const LlvmTarget&) const = default;
 };
+
+// All that decides the object besides the kernel, as text: triple, features, tuning, pipeline. A part of the key of the
+// cache on disk.
+std::string target_text(const LlvmTarget& target);
 
 // A compiled object and the function in it.
 struct LlvmObject {

@@ -27,6 +27,7 @@
 #include "jit/llvm/lower_internal.h"
 #include "jit/llvm/object.h"
 #include "jit/llvm/pipeline_internal.h"
+#include "jit/symbol.h"
 
 namespace hone::jit {
 
@@ -138,15 +139,6 @@ size_t symbol_size(const llvm::MemoryBuffer& object, llvm::StringRef symbol) {
   return 0;
 }
 
-std::string symbol_name(const std::string& kernel) {
-  std::string name = "hone_" + kernel;
-  for (char& c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!plain) c = '_';
-  }
-  return name;
-}
-
 llvm::CodeGenOptLevel level_of(LlvmPipeline pipeline) {
   switch (pipeline) {
     case LlvmPipeline::kO0:
@@ -174,6 +166,13 @@ std::unique_ptr<llvm::LLVMTargetMachine> make_machine(const LlvmTarget& wanted, 
 }
 
 }  // namespace
+
+std::string target_text(const LlvmTarget& target) {
+  const auto& [isa, tune, pipeline] = target;  // a field that is added does not compile until it is part of the text
+  const IsaInfo& info = isa_info(isa);
+  return llvm_triple(isa) + " " + feature_string(info) + " bits " + std::to_string(info.vector_bits) + " tune " +
+         (tune.empty() ? std::string(tuning(info)) : tune) + " by " + std::string(generator_name(pipeline));
+}
 
 std::string llvm_triple(Isa) { return llvm::sys::getProcessTriple(); }
 
@@ -216,7 +215,7 @@ Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTar
   module.setDataLayout(machine.createDataLayout());
 
   LlvmObject object;
-  object.symbol = symbol_name(kernel.name);
+  object.symbol = kernel_symbol(kernel.name, generator_name(target.pipeline));
   HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(target.isa), module).lower(object.symbol));
   set_attributes(*module.getFunction(object.symbol), target);
   optimise(module, machine, target.pipeline);

@@ -13,9 +13,11 @@
 
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
+#include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
 #include "jit/dump.h"
 #include "jit/exec_memory.h"
+#include "jit/llvm/cached_object.h"
 #include "jit/llvm/lower_internal.h"
 #include "jit/llvm/object.h"
 #include "jit/llvm/pipelines.h"
@@ -96,21 +98,21 @@ class LlvmKernel final : public CompiledKernel {
   size_t size_;
 };
 
-struct PipelineName {
-  std::string_view name, passes;  // of the generator; behind its version
+struct Pipeline {
   LlvmPipeline pipeline;
+  std::string_view passes;  // behind the version of its generator
 };
-constexpr PipelineName kOwn = {"llvm", "", LlvmPipeline::kOwn};
-constexpr PipelineName kStandard[] = {{"llvm-O0", "/default<O0>", LlvmPipeline::kO0},
-                                      {"llvm-O1", "/default<O1>", LlvmPipeline::kO1},
-                                      {"llvm-O2", "/default<O2>", LlvmPipeline::kO2},
-                                      {"llvm-O3", "/default<O3>", LlvmPipeline::kO3}};
+constexpr Pipeline kOwn = {LlvmPipeline::kOwn, ""};
+constexpr Pipeline kStandard[] = {{LlvmPipeline::kO0, "/default<O0>"},
+                                  {LlvmPipeline::kO1, "/default<O1>"},
+                                  {LlvmPipeline::kO2, "/default<O2>"},
+                                  {LlvmPipeline::kO3, "/default<O3>"}};
 
 class LlvmGenerator final : public CodeGenerator {
  public:
-  explicit LlvmGenerator(const PipelineName& pipeline) : pipeline_(pipeline) {}
+  explicit LlvmGenerator(const Pipeline& pipeline) : pipeline_(pipeline) {}
 
-  std::string_view name() const override { return pipeline_.name; }
+  std::string_view name() const override { return generator_name(pipeline_.pipeline); }
   std::string version() const override {
     return std::string("llvm-") + LLVM_VERSION_STRING + "/" + std::to_string(kLlvmLoweringVersion) +
            std::string(pipeline_.passes);
@@ -121,26 +123,35 @@ class LlvmGenerator final : public CodeGenerator {
     return machine.ok() && machine.value().supports(isa);
   }
 
-  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
+                                                  const CompileOptions& options) override {
     HONE_RETURN_IF_ERROR(exec_memory_available());
     const auto start = std::chrono::steady_clock::now();
-    HONE_ASSIGN_OR_RETURN(LlvmObject object,
-                          compiler_.compile(kernel, {.isa = isa, .tune = "", .pipeline = pipeline_.pipeline}));
+    const LlvmTarget target{.isa = isa, .tune = "", .pipeline = pipeline_.pipeline};
+    HONE_ASSIGN_OR_RETURN(ObtainedObject got, obtain_object(compiler_, kernel, target, version(), options));
     const auto compiled = std::chrono::steady_clock::now();
     HONE_ASSIGN_OR_RETURN(std::shared_ptr<Linker> linker, this->linker());
     ir::TaskFn entry = nullptr;
-    HONE_ASSIGN_OR_RETURN(orc::JITDylib* const library, linker->link(object, entry));
+    const Result<orc::JITDylib*> library = linker->link(got.object, entry);
+    if (!library.ok() && !got.cache_id.empty()) {
+      // What the cache has is whole and yet no object for this linker: compile after all.
+      disk_cache()->remove(got.cache_id);
+      return compile(kernel, isa, {.cached = false});
+    }
+    HONE_RETURN_IF_ERROR(library.status());
     const auto linked = std::chrono::steady_clock::now();
     HONE_LOG_EVENT(LogTopic::kJit, "compile",
-                   {{"generator", name()},
+                   {{"codegen", name()},
                     {"kernel", kernel.name},
-                    {"bytes", object.size},
-                    {"compile_us", std::chrono::duration_cast<std::chrono::microseconds>(compiled - start).count()},
-                    {"link_us", std::chrono::duration_cast<std::chrono::microseconds>(linked - compiled).count()}});
-    auto compiled_kernel = std::make_unique<LlvmKernel>(std::move(linker), library, entry, object.size);
+                    {"isa", isa_info(isa).name},
+                    {"bytes", got.object.size},
+                    {"cache", got.cache},
+                    {"ns", std::chrono::nanoseconds(linked - start).count()},
+                    {"link_ns", std::chrono::nanoseconds(linked - compiled).count()}});
+    auto compiled_kernel = std::make_unique<LlvmKernel>(std::move(linker), *library, entry, got.object.size);
     if (dump_enabled()) {
-      dump_text(kernel, std::string(name()) + ".ll", object.ir);
-      dump_kernel(kernel, name(), object.listing, compiled_kernel->code());
+      dump_text(kernel, std::string(name()) + ".ll", got.object.ir);
+      dump_kernel(kernel, name(), got.object.listing, compiled_kernel->code());
     }
     return std::unique_ptr<CompiledKernel>(std::move(compiled_kernel));
   }
@@ -155,7 +166,7 @@ class LlvmGenerator final : public CodeGenerator {
     return linker_;
   }
 
-  const PipelineName pipeline_;
+  const Pipeline pipeline_;
   LlvmCompiler compiler_;
   std::mutex mutex_;
   std::shared_ptr<Linker> linker_;
@@ -169,7 +180,7 @@ std::unique_ptr<CodeGenerator> make_llvm_generator() { return std::make_unique<L
 CodeGenerator* find_llvm_pipeline(std::string_view name) {
   static const std::vector<std::unique_ptr<LlvmGenerator>> all = [] {
     std::vector<std::unique_ptr<LlvmGenerator>> made;
-    for (const PipelineName& p : kStandard) made.push_back(std::make_unique<LlvmGenerator>(p));
+    for (const Pipeline& p : kStandard) made.push_back(std::make_unique<LlvmGenerator>(p));
     return made;
   }();
   for (const std::unique_ptr<LlvmGenerator>& g : all)
@@ -179,7 +190,7 @@ CodeGenerator* find_llvm_pipeline(std::string_view name) {
 
 std::vector<std::string_view> llvm_pipeline_names() {
   std::vector<std::string_view> names;
-  for (const PipelineName& p : kStandard) names.push_back(p.name);
+  for (const Pipeline& p : kStandard) names.push_back(generator_name(p.pipeline));
   return names;
 }
 

@@ -101,7 +101,7 @@ std::string command_line() { return g_command_line; }
 
 void set_command_line(int argc, char** argv) {
   g_command_line.clear();
-  for (const char* name : {"HONE_DB", "HONE_THREADS", "HONE_SCHEDULE", "HONE_CPU", "HONE_PEERS"})
+  for (const char* name : {"HONE_DB", "HONE_CACHE", "HONE_THREADS", "HONE_SCHEDULE", "HONE_CPU", "HONE_PEERS"})
     if (const std::optional<std::string> value = env(name))
       g_command_line += fmt::format("{}={} ", name, shell_quoted(*value));
   g_command_line += argc > 0 && *argv[0] != '\0' ? shell_quoted(argv[0]) : "hone";

@@ -23,7 +23,9 @@ using Compiled = std::vector<std::unique_ptr<jit::CompiledKernel>>;
 Result<Compiled> compile(const std::vector<ir::Kernel>& kernels, jit::CodeGenerator& generator, Isa isa) {
   Compiled all;
   for (const ir::Kernel& kernel : kernels) {
-    HONE_ASSIGN_OR_RETURN(std::unique_ptr<jit::CompiledKernel> compiled, generator.compile(kernel, isa));
+    // Made now: from the cache on disk it would not take its time.
+    HONE_ASSIGN_OR_RETURN(std::unique_ptr<jit::CompiledKernel> compiled,
+                          generator.compile(kernel, isa, {.cached = false}));
     all.push_back(std::move(compiled));
   }
   return all;

@@ -1,4 +1,4 @@
-// hone db gc: drop what no build can use, one line an entry.
+// hone db gc: drop what no build can use, one line an entry; from the database, and from the kernels on disk.
 #include "db/gc.h"
 
 #include <fmt/format.h>
@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "jit/cache/disk_cache.h"
+#include "jit/codegen.h"
 #include "tools/hone/db.h"
 #include "tools/hone/json.h"
 
@@ -26,6 +28,31 @@ Result<int64_t> parse_age(const std::string& text) {
   if (error != std::errc() || scale == 0 || !(value > 0) || value * scale > 1e11)
     return invalid_argument(fmt::format("'{}' is not an age: write 90d, 12h or 2w", text));
   return std::llround(value * scale);
+}
+
+// Why this build would never load an entry. A generator that this build lacks is for another build to judge.
+std::string worthless(const jit::EntryLabel& label) {
+  const Result<jit::CodeGenerator*> generator = jit::find_code_generator(label.generator);
+  if (!generator.ok() || (*generator)->version() == label.version) return "";
+  return fmt::format("made by {}, this build has {}", label.version, (*generator)->version());
+}
+
+Json json_of(const jit::DiskCache& cache, const jit::CacheReport& report) {
+  Json dropped = Json::array();
+  for (const jit::CacheDrop& d : report.dropped)
+    dropped.push_back({{"file", d.file}, {"kernel", d.kernel}, {"bytes", d.bytes}, {"reason", d.reason}});
+  return {{"path", cache.place().folder},
+          {"dropped", dropped},
+          {"bytes_before", report.before.bytes},
+          {"bytes_after", report.after.bytes}};
+}
+
+void print_text(const jit::CacheReport& report, bool dry_run) {
+  for (const jit::CacheDrop& d : report.dropped)
+    print("kernel {}: {}: {}\n", d.file.substr(0, 12), d.kernel.empty() ? "unreadable" : d.kernel, d.reason);
+  if (report.before.bytes == 0) return;
+  print("kernels on disk: {} {} of {}; {} -> {} bytes\n", dry_run ? "would drop" : "dropped", report.dropped.size(),
+        report.before.entries, report.before.bytes, report.after.bytes);
 }
 
 Json json_of(const db::GcReport& report, bool dry_run) {
@@ -52,32 +79,46 @@ void print_text(const db::GcReport& report, bool dry_run) {
   if (!report.not_compacted.empty()) note("the file was not made smaller: " + report.not_compacted);
 }
 
-int run_gc(const GcArgs& args) {
+Result<db::GcReport> collect_database(const GcArgs& args) {
   db::GcOptions options{.judge = {}, .dry_run = args.dry_run, .other_builds = args.other_builds};
   if (!args.older_than.empty()) {
     const Result<int64_t> age = parse_age(args.older_than);
-    if (!age.ok()) return fail(age.status());
+    if (!age.ok()) return age.status();
     options.older_than = *age;
   }
   Result<std::unique_ptr<db::Store>> store = open_existing(args.db, "drop");
   // A file of which nothing can be read is there, and opening it to change it makes a new one.
-  if (!store.ok() && (args.dry_run || store.status().code() != Code::kDataLoss)) return fail(store.status());
+  if (!store.ok() && (args.dry_run || store.status().code() != Code::kDataLoss)) return store.status();
   if (!args.dry_run) {
     if (store.ok()) store->reset();
     store = open_to_change(args.db);
-    if (!store.ok()) return fail(store.status());
+    if (!store.ok()) return store.status();
   }
   const Result<std::vector<db::StoredDecision>> decisions = (*store)->all_decisions();
-  if (!decisions.ok()) return fail(decisions.status());
+  if (!decisions.ok()) return decisions.status();
   const Result<Judge> judge = Judge::make(*decisions);
-  if (!judge.ok()) return fail(judge.status());
+  if (!judge.ok()) return judge.status();
   options.judge = [&](const db::StoredDecision& d) { return judge->worth(d); };
-  const Result<db::GcReport> report = db::collect_garbage(**store, options);
-  if (!report.ok()) return fail(report.status());
+  return db::collect_garbage(**store, options);
+}
+
+int run_gc(const GcArgs& args) {
+  const Result<db::GcReport> report = collect_database(args);
+  if (!report.ok() && report.status().code() == Code::kInvalidArgument) return fail(report.status());
+  // Without a database there may still be kernels.
+  const std::shared_ptr<jit::DiskCache> cache = jit::disk_cache();
+  const jit::CacheReport kernels = cache->collect(worthless, args.dry_run);
+  if (!report.ok()) {
+    if (!args.json) print_text(kernels, args.dry_run);
+    return fail(report.status());
+  }
   if (args.json) {
-    print("{}\n", dump(json_of(*report, args.dry_run), 2));
+    Json json = json_of(*report, args.dry_run);
+    json["kernels"] = json_of(*cache, kernels);
+    print("{}\n", dump(json, 2));
   } else {
     print_text(*report, args.dry_run);
+    print_text(kernels, args.dry_run);
   }
   return kDone;
 }

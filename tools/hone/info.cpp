@@ -8,6 +8,7 @@
 #include "engine/base/env.h"
 #include "engine/base/perf_counters.h"
 #include "engine/base/version.h"
+#include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
 #include "jit/exec_memory.h"
 #include "tools/hone/cli.h"
@@ -80,6 +81,26 @@ Json db_json(const Result<std::unique_ptr<db::Store>>& store, const std::string&
           {"schema", (*store)->schema_version()}};
 }
 
+// Compiled kernels on disk.
+Json kernel_cache_json() {
+  const std::shared_ptr<jit::DiskCache> cache = jit::disk_cache();
+  const std::string why = cache->why_unused();
+  const jit::CacheUsage usage = cache->usage();
+  return {{"path", cache->place().folder},
+          {"state", why.empty() ? "ok" : why},
+          {"entries", usage.entries},
+          {"bytes", usage.bytes},
+          {"budget", cache->budget()}};
+}
+
+std::string kernel_cache_text(const Json& cache) {
+  const std::string path = cache["path"].get<std::string>(), state = cache["state"].get<std::string>();
+  if (state != "ok") return fmt::format("not used: {}", state);
+  constexpr double kMiB = 1 << 20;
+  return fmt::format("{} ({} kernels, {:.1f} of {:.0f} MiB)", path, cache["entries"].dump(),
+                     cache["bytes"].get<double>() / kMiB, cache["budget"].get<double>() / kMiB);
+}
+
 std::string size_text(const Json& cache) {
   const int64_t bytes = cache["bytes"].get<int64_t>();
   const std::string size = bytes == 0 ? "unknown" : fmt::format("{} KiB", bytes / 1024);
@@ -117,6 +138,7 @@ void print_text(const Json& info) {
   for (const Json& g : info["codegens"])
     print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(), g["isa"].dump());
   print("code memory {}\n", info["exec_memory"].get<std::string>());
+  print("kernels     {}\n", kernel_cache_text(info["kernel_cache"]));
   print_counters(info["counters"]);
   print("database    {} ({})\n", info["db"]["path"].get<std::string>(), info["db"]["state"].get<std::string>());
   if (!info["peak"].is_null()) {
@@ -174,6 +196,7 @@ int run_info(const InfoArgs& args) {
                {"peak", nullptr},
                {"codegens", codegens_json(*machine)},
                {"exec_memory", exec.ok() ? "ok" : exec.message()},
+               {"kernel_cache", kernel_cache_json()},
                {"counters", counters_json()},
                {"db", db_json(store, args.db)}};
   if (args.measure) {

@@ -27,7 +27,7 @@ class Avx2Here final : public jit::CodeGenerator {
   std::string_view name() const override { return "here"; }
   std::string version() const override { return "1"; }
   bool targets(Isa isa) const override { return isa == Isa::kAvx2; }
-  Result<std::unique_ptr<jit::CompiledKernel>> compile(const ir::Kernel&, Isa) override {
+  Result<std::unique_ptr<jit::CompiledKernel>> compile(const ir::Kernel&, Isa, const jit::CompileOptions&) override {
     return unsupported("not asked for");
   }
 };

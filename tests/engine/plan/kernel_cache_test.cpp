@@ -18,10 +18,11 @@ class CountingGenerator final : public jit::CodeGenerator {
   std::string_view name() const override { return name_; }
   std::string version() const override { return "1"; }
   bool targets(Isa) const override { return true; }
-  Result<std::unique_ptr<jit::CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override {
+  Result<std::unique_ptr<jit::CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
+                                                       const jit::CompileOptions& options) override {
     ++compiled;
     if (fails_) return resource_exhausted(name_ + " refuses");
-    return jit::find_code_generator("interp").value()->compile(kernel, isa);
+    return jit::find_code_generator("interp").value()->compile(kernel, isa, options);
   }
   std::atomic<int> compiled{0};
 

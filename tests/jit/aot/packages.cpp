@@ -49,7 +49,8 @@ AotOp op_of(const std::string& problem, std::vector<ir::Kernel> kernels, Isa isa
   return {.problem = problem, .variants = {std::move(variant)}};
 }
 
-Result<std::unique_ptr<CompiledKernel>> PackagingGenerator::compile(const ir::Kernel& kernel, Isa isa) {
+Result<std::unique_ptr<CompiledKernel>> PackagingGenerator::compile(const ir::Kernel& kernel, Isa isa,
+                                                                    const CompileOptions&) {
   HONE_RETURN_IF_ERROR(write_package({op_of("a problem", {kernel}, isa)}, folder_, Replace::kPackage).status());
   HONE_ASSIGN_OR_RETURN(const std::shared_ptr<const Package> package, Package::open(folder_));
   HONE_ASSIGN_OR_RETURN(std::vector<Executable> loaded,

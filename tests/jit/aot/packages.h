@@ -42,7 +42,8 @@ class PackagingGenerator final : public CodeGenerator {
   std::string_view name() const override { return "packaging"; }
   std::string version() const override { return "packaging-1"; }
   bool targets(Isa isa) const override { return cannot_package(isa).empty(); }
-  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) override;
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
+                                                  const CompileOptions& options) override;
 
  private:
   std::string folder_;

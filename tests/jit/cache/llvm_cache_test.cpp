@@ -1,0 +1,183 @@
+// LLVM behind the cache: what comes from the disk is what would have been compiled, and nothing else ever runs.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/log.h"
+#include "jit/cache/disk_cache.h"
+#include "kernels/ir/text.h"
+#include "tests/jit/differential.h"
+#include "tests/jit/sample_kernels.h"
+
+namespace hone::jit {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class JitLlvmCache : public testing::Test {
+ protected:
+  JitLlvmCache() {
+    folder_ = fs::path(testing::TempDir()) / ("hone_llvm_cache_" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    setenv("HONE_CACHE", folder_.c_str(), 1);
+    set_log_topics(1u << static_cast<int>(LogTopic::kJit));
+    set_log_sink([this](std::string_view line) {
+      const size_t at = line.find("event=compile") == std::string_view::npos ? line.npos : line.find(" cache=");
+      if (at != line.npos) answers_.emplace_back(line.substr(at + 7, line.find(' ', at + 7) - at - 7));
+    });
+  }
+  ~JitLlvmCache() override {
+    set_log_sink({});
+    set_log_topics(0);
+    setenv("HONE_CACHE", "off", 1);
+    fs::remove_all(folder_);
+  }
+
+  static CodeGenerator& llvm() { return *find_code_generator("llvm").value(); }
+  static ir::Kernel kernel() { return tile_kernel({.mr = 2, .nr = 8, .k = 9, .lanes = 8}); }
+  static std::vector<std::byte> code(const ir::Kernel& kernel, CodeGenerator& generator = llvm(), Isa isa = Isa::kAvx2,
+                                     const CompileOptions& options = {}) {
+    auto compiled = generator.compile(kernel, isa, options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status().to_string();
+    if (!compiled.ok()) return {};
+    const std::span<const std::byte> bytes = (*compiled)->code();
+    return {bytes.begin(), bytes.end()};
+  }
+  std::vector<fs::path> entries() const {
+    std::vector<fs::path> all;
+    if (fs::exists(folder_))
+      for (const fs::directory_entry& e : fs::directory_iterator(folder_)) all.push_back(e.path());
+    return all;
+  }
+
+  fs::path folder_;
+  std::vector<std::string> answers_;  // of the cache, one a compile
+};
+
+TEST_F(JitLlvmCache, TheSecondCompileIsTheFirstOnesCode) {
+  const std::vector<std::byte> first = code(kernel()), second = code(kernel());
+  EXPECT_THAT(answers_, ElementsAre("miss", "hit"));
+  EXPECT_EQ(first, second);
+  EXPECT_FALSE(first.empty());
+}
+
+// Tests compile anew; this compiles as programs do.
+class FromDisk final : public CodeGenerator {
+ public:
+  explicit FromDisk(CodeGenerator& real) : real_(real) {}
+  std::string_view name() const override { return real_.name(); }
+  std::string version() const override { return real_.version(); }
+  bool targets(Isa isa) const override { return real_.targets(isa); }
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa, const CompileOptions&) override {
+    return real_.compile(kernel, isa, {.cached = true});
+  }
+
+ private:
+  CodeGenerator& real_;
+};
+
+// Each sample kernel, from the disk, against the interpreter.
+TEST_F(JitLlvmCache, WhatIsLoadedComputesTheSameBits) {
+  FromDisk cached(llvm());
+  for (const Isa isa : all_isas()) {
+    if (!llvm().targets(isa)) continue;
+    for (const KernelCase& test : sample_kernels(isa_info(isa).lanes_f32())) {
+      code(test.kernel, llvm(), isa);
+      answers_.clear();
+      expect_like_interpreter(test, {&cached, isa}, 5);
+      EXPECT_THAT(answers_, Each("hit")) << test.name;
+    }
+  }
+}
+
+TEST_F(JitLlvmCache, WhoeverMeasuresCompilesNow) {
+  code(kernel());
+  code(kernel(), llvm(), Isa::kAvx2, {.cached = false});
+  EXPECT_THAT(answers_, ElementsAre("miss", "bypass"));
+  fs::remove_all(folder_);
+  code(kernel(), llvm(), Isa::kAvx2, {.cached = false});
+  EXPECT_TRUE(entries().empty()) << "and leaves nothing";
+}
+
+TEST_F(JitLlvmCache, OtherCodeIsAnotherEntry) {
+  ir::Kernel renamed = kernel(), longer = tile_kernel({.mr = 2, .nr = 8, .k = 10, .lanes = 8});
+  renamed.name += "_again";
+  longer.name = kernel().name;
+  code(kernel());
+  code(renamed);
+  code(longer);
+  code(kernel(), llvm(), Isa::kAvx512);
+  code(kernel(), *find_code_generator("llvm-O2").value());
+  EXPECT_THAT(answers_, Each("miss"));
+  EXPECT_EQ(entries().size(), 5u);
+}
+
+TEST_F(JitLlvmCache, DamagedEntriesAreCompiledAgain) {
+  const std::vector<std::byte> right = code(kernel());
+  ASSERT_EQ(entries().size(), 1u);
+  const fs::path file = entries().front();
+  const auto size = static_cast<int64_t>(fs::file_size(file));
+  for (const int64_t at : {int64_t{0}, size / 3, size - 1}) {
+    ASSERT_EQ(truncate(file.c_str(), at), 0);
+    EXPECT_EQ(code(kernel()), right) << at;
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(at);
+    bytes.put('\x55');
+    bytes.close();
+    EXPECT_EQ(code(kernel()), right) << at;
+  }
+  EXPECT_THAT(answers_, Each("miss"));
+  EXPECT_EQ(code(kernel()), right);
+  EXPECT_EQ(answers_.back(), "hit");
+}
+
+// A checksum that holds around an object that does not link.
+TEST_F(JitLlvmCache, AnObjectThatDoesNotLinkIsCompiledAgain) {
+  const std::vector<std::byte> right = code(kernel());
+  const std::string id = entries().front().filename().string().substr(0, 64);
+  std::optional<CachedCode> entry = disk_cache()->load(id);
+  ASSERT_TRUE(entry.has_value());
+  for (const bool another_symbol : {true, false}) {
+    CachedCode wrong = *entry;
+    if (another_symbol) {
+      wrong.symbol = "nothing_of_this_name";
+    } else {
+      wrong.object = "not an object";
+    }
+    disk_cache()->store(id, wrong);
+    EXPECT_EQ(code(kernel()), right);
+    EXPECT_EQ(code(kernel()), right);
+  }
+}
+
+TEST_F(JitLlvmCache, ADumpShowsWhatIsInTheCacheToo) {
+  const std::vector<std::byte> first = code(kernel());
+  const fs::path dump = folder_ / "dump";
+  setenv("HONE_JIT_DUMP", dump.c_str(), 1);
+  const std::vector<std::byte> dumped = code(kernel());
+  unsetenv("HONE_JIT_DUMP");
+  EXPECT_EQ(dumped, first);
+  size_t bytes = 0, listings = 0;
+  for (const fs::directory_entry& e : fs::directory_iterator(dump)) {
+    if (e.path().extension() == ".bin") bytes = e.file_size();
+    listings += e.path().extension() == ".s" || e.path().extension() == ".ll" || e.path().extension() == ".ir";
+  }
+  EXPECT_EQ(bytes, first.size());
+  EXPECT_EQ(listings, 3u);
+}
+
+TEST_F(JitLlvmCache, OffIsOff) {
+  setenv("HONE_CACHE", "off", 1);
+  EXPECT_EQ(code(kernel()), code(kernel()));
+  EXPECT_THAT(answers_, ElementsAre("bypass", "bypass"));
+}
+
+}  // namespace
+}  // namespace hone::jit

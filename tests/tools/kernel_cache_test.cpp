@@ -1,0 +1,117 @@
+// The kernel cache as a user meets it: a second process compiles nothing, hone info shows it, hone db gc cleans it.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/needs_code.h"
+
+namespace hone::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+class HoneKernelCache : public NeedsCode {
+ protected:
+  void SetUp() override {
+    NeedsCode::SetUp();
+    if (!IsSkipped() && hone({"info"}).out.find("\ncodegen     llvm") == std::string::npos)
+      GTEST_SKIP() << "this build has no LLVM";
+  }
+  Setting cached() const { return {.env = {{"HONE_CACHE", file("kernels")}, {"HONE_LOG", "jit"}}}; }
+  // Compiles with LLVM and says so on stderr.
+  Outcome explain(const Setting& setting) const {
+    return hone({"explain", "matmul:f32:m=4,n=32,k=16", "--codegen", "llvm", "--asm"}, setting);
+  }
+  std::vector<fs::path> entries() const {
+    std::vector<fs::path> all;
+    for (const fs::directory_entry& e : fs::directory_iterator(file("kernels"))) all.push_back(e.path());
+    return all;
+  }
+  static std::string bytes_of(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+};
+
+TEST_F(HoneKernelCache, ASecondProcessCompilesNothing) {
+  const Outcome first = explain(cached()), second = explain(cached());
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.err, AllOf(HasSubstr("codegen=llvm"), HasSubstr("cache=miss"), Not(HasSubstr("cache=hit"))));
+  EXPECT_THAT(second.err, AllOf(HasSubstr("cache=hit"), Not(HasSubstr("cache=miss"))));
+  EXPECT_EQ(first.out, second.out);
+  const Outcome off = explain({.env = {{"HONE_CACHE", "off"}, {"HONE_LOG", "jit"}}});
+  EXPECT_THAT(off.err, HasSubstr("cache=bypass"));
+  EXPECT_EQ(off.out, first.out);
+}
+
+TEST_F(HoneKernelCache, WithoutAPlaceItWorksAndSaysSoInTheLog) {
+  for (Setting setting : {Setting{}, Setting{.env = {{"HONE_CACHE", "/proc/no/such"}}},
+                          Setting{.env = {{"HONE_CACHE", "/dev/full"}}}, Setting{.env = {{"HOME", "/dev/null"}}}}) {
+    const Outcome silent = explain(setting);
+    EXPECT_EQ(silent.code, 0);
+    EXPECT_THAT(silent.err, Not(HasSubstr("cache")));
+    if (setting.env.empty()) continue;
+    setting.env["HONE_LOG"] = "jit";
+    EXPECT_THAT(explain(setting).err, AllOf(HasSubstr("event=cache"), HasSubstr("why=")))
+        << setting.env.begin()->second;
+  }
+}
+
+TEST_F(HoneKernelCache, InfoShowsIt) {
+  explain(cached());
+  const Json cache = Json::parse(hone({"info", "--json"}, cached()).out)["kernel_cache"];
+  EXPECT_EQ(cache["path"], file("kernels"));
+  EXPECT_EQ(cache["state"], "ok");
+  EXPECT_EQ(cache["entries"], entries().size());
+  int64_t bytes = 0;
+  for (const fs::path& entry : entries()) bytes += static_cast<int64_t>(fs::file_size(entry));
+  EXPECT_EQ(cache["bytes"], bytes);
+  EXPECT_THAT(hone({"info"}, cached()).out, HasSubstr("\nkernels     " + file("kernels")));
+  EXPECT_THAT(hone({"info"}, {.env = {{"HONE_CACHE", "off"}}}).out,
+              HasSubstr("\nkernels     not used: HONE_CACHE=off"));
+  EXPECT_EQ(Json::parse(hone({"info", "--json"}).out)["kernel_cache"]["entries"], 0);
+}
+
+TEST_F(HoneKernelCache, GcSaysWhatItDropsAndWhy) {
+  explain(cached());
+  const std::string empty =
+      write("empty.jsonl", "{\"type\":\"hone-export\",\"format\":2,\"schema\":3}\n{\"type\":\"end\"}\n");
+  ASSERT_EQ(hone({"db", "import", empty}).code, 0);
+  ASSERT_THAT(entries(), SizeIs(1));
+  const std::string good = bytes_of(entries().front());
+  write("kernels/" + std::string(64, 'a') + ".kernel", good.substr(0, 700));
+  write("kernels/.dead.1.2.3.tmp", "half");
+  const timespec times[2] = {{1'700'000'000, 0}, {1'700'000'000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, file("kernels/.dead.1.2.3.tmp").c_str(), times, 0), 0);
+  const Outcome dry = hone({"db", "gc", "--dry-run"}, cached());
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("kernel aaaaaaaaaaaa: unreadable: it is truncated"),
+                             HasSubstr("left behind by a writer that was ended"),
+                             HasSubstr("kernels on disk: would drop 2 of 2")))
+      << dry.err;
+  EXPECT_THAT(entries(), SizeIs(3));
+  const Outcome gc = hone({"db", "gc", "--json"}, cached());
+  ASSERT_EQ(gc.code, 0) << gc.err;
+  EXPECT_THAT(Json::parse(gc.out)["kernels"]["dropped"], SizeIs(2));
+  ASSERT_THAT(entries(), SizeIs(1));
+  EXPECT_EQ(bytes_of(entries().front()), good);
+  EXPECT_THAT(explain(cached()).err, HasSubstr("cache=hit"));
+
+  // Without a database there is nothing to drop from it, but there may be kernels.
+  write("kernels/" + std::string(64, 'b') + ".kernel", "");
+  Setting nowhere = cached();
+  nowhere.env["HONE_DB"] = file("absent.db");
+  const Outcome none = hone({"db", "gc"}, nowhere);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.out, HasSubstr("kernel bbbbbbbbbbbb: unreadable"));
+  EXPECT_THAT(entries(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace hone::cli_test
