@@ -135,11 +135,16 @@ void describe_memory(const Mc& mc, const llvm::MCInst& inst, std::string_view na
   }
   if (pair || name.ends_with("ui")) offset *= access.bytes;
   if (!pair && !plain) access.indexed |= offset != 0;  // in units of what is loaded, or of a vector
-  const bool by_register = post && !pair && !plain;    // LD1 moves on by a register, or by its size as register 31
   if (pre || post) {
     std::erase_if(op.after, [&](const Transfer& t) { return t.to == access.base; });
     Transfer moved{.to = access.base, .from = access.base, .add = offset};
-    if (by_register) moved = {.to = access.base};
+    if (post && !pair && !plain) {  // LD1 moves on by a register, or by what it accesses, which is written as xzr
+      const llvm::MCOperand& by = inst.getOperand(inst.getNumOperands() - 1);
+      const bool by_size = access.bytes > 0 && by.isReg() && mc.kind[by.getReg()] == RegisterKind::kGeneral &&
+                           mc.tracked[by.getReg()] == kNoRegister;
+      moved =
+          by_size ? Transfer{.to = access.base, .from = access.base, .add = access.bytes} : Transfer{.to = access.base};
+    }
     if (access.base != kNoRegister) (pre ? op.before : op.after).push_back(moved);
   } else {
     access.displacement = offset;

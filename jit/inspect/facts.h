@@ -37,7 +37,7 @@ std::string class_names(const Classes& classes);
 struct Instruction {
   size_t offset = 0;  // from the start of the code
   int size = 0;       // bytes
-  std::string text;   // Intel syntax; ".byte 0x.." for what is no instruction
+  std::string text;   // as LLVM prints it, x86 in Intel's syntax; ".byte 0x.." for what is no instruction
   Classes classes;
   int64_t target = -1;  // offset that a direct branch goes to
   int loop = -1;        // innermost loop that it is in: index into CodeFacts::loops
@@ -64,8 +64,8 @@ struct CodeFacts {
   std::vector<Instruction> instructions;
   std::vector<Loop> loops;  // by begin, an outer one before those in it
   Counts counts;            // of everything
-  // The inner loop: the innermost one with most fma (then most vector instructions); -1 without loops. Loops of the
-  // same work in several versions of a body compare by size, so this is the one for full tiles.
+  // The inner loop: the innermost one with most fma, then most vector instructions, then most instructions; -1 without
+  // loops. Of several versions of a body the largest wins, which is the one for full tiles.
   int hottest = -1;
 };
 
@@ -82,12 +82,14 @@ struct StaticThroughput {
   double cycles = 0;             // per iteration, as simulated with dependencies
   double ipc = 0;                // instructions per cycle, simulated
   double uops = 0;               // micro-operations per iteration
-  std::string bottleneck;  // "resource ZnFP0", "register dependency", "dispatch width", "memory dependency", "none"
-  std::vector<std::pair<std::string, double>> pressure;  // cycles per iteration of each resource that is used
+  // "resource Zn4FP0/Zn4FP1" (LLVM's names), "register dependency", "dispatch width", "memory dependency" or "none".
+  std::string bottleneck;
+  std::vector<std::pair<std::string, double>> pressure;  // cycles per iteration that each unit is busy, as simulated
 };
 
 // `code`: a loop body, from loop_code(). `cpu`: LLVM's name, or "" for the CPU that this runs on.
-// Errors: invalid_argument for a CPU that LLVM does not know or has no scheduling model of; unsupported without LLVM.
+// Errors: invalid_argument for a CPU that LLVM does not know, has no scheduling model of, or that lacks the ISA, and
+// for what is no code; unsupported for calls, for instructions that the model lacks, and in a build without LLVM.
 Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Isa isa, const std::string& cpu = "");
 
 // LLVM's name of this CPU ("znver4"); "" in a build without LLVM.

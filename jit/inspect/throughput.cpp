@@ -108,6 +108,9 @@ Result<std::vector<llvm::MCInst>> decode_all(const Mc& mc, std::span<const std::
     if (mc.disassembler->getInstruction(all.emplace_back(), size, bytes.drop_front(at), at, llvm::nulls()) !=
         llvm::MCDisassembler::Success)
       return invalid_argument(fmt::format("byte {} of the loop is no instruction ({:#04x})", at, bytes[at]));
+    const llvm::MCInstrDesc& desc = mc.desc(all.back());
+    if (desc.isCall() || desc.isReturn())
+      return unsupported(fmt::format("the loop leaves its code at byte {}: what a call costs is not in it", at));
     at += size;
   }
   if (all.empty()) return invalid_argument("the loop is empty: there is nothing to simulate");

@@ -172,6 +172,16 @@ TEST(JitInspectFlow, HottestIsTheLargestVersion) {
   EXPECT_EQ(facts.counts.fma, 6);
 }
 
+TEST(JitInspectFlow, DeadCodeIsInNoLoop) {
+  HONE_NEEDS_INSPECT();
+  constexpr Line kCode[] = {
+      {"48 ff c9", "top: dec rcx"}, {"74 05", "je out"}, {"48 ff ca", "middle: dec rdx"},
+      {"75 f6", "jne top"},         {"c3", "out: ret"},  {"48 ff c1", "dead: inc rcx"},
+      {"eb f5", "jmp middle"},
+  };
+  EXPECT_THAT(loop_of(facts_of(kCode)), ElementsAre(0, 0, 0, 0, -1, -1, -1));
+}
+
 TEST(JitInspectFlow, InstructionThatJumpsToItself) {
   HONE_NEEDS_INSPECT();
   constexpr Line kCode[] = {

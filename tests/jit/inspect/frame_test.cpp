@@ -350,6 +350,20 @@ TEST(JitInspectFrame, CopiesOfRegisters) {
   expect_classes(kCode);
 }
 
+// What was saved is no longer what the caller wants back.
+TEST(JitInspectFrame, SavedRegisterOverwrittenInPart) {
+  HONE_NEEDS_INSPECT();
+  constexpr FrameLine kCode[] = {
+      {"48 89 5c 24 f8", "mov [rsp - 8], rbx", ""},
+      {"c7 44 24 f8 01 00 00 00", "mov dword ptr [rsp - 8], 1", "spill"},
+      {"48 8b 44 24 f8", "mov rax, [rsp - 8]", "reload"},
+      {"48 89 44 24 f0", "mov [rsp - 16], rax", "spill"},
+      {"48 8b 4c 24 f0", "mov rcx, [rsp - 16]", "reload"},
+      {"c3", "ret", ""},
+  };
+  expect_classes(kCode);
+}
+
 // They count as integers.
 TEST(JitInspectFrame, Masks) {
   HONE_NEEDS_INSPECT();

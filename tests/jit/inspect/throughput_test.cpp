@@ -106,6 +106,14 @@ TEST(JitInspectThroughput, WhatIsRefused) {
   EXPECT_THAT(refused(kNoCode, "znver4", Isa::kAvx512), HasSubstr("byte 1 of the loop"));
 }
 
+TEST(JitInspectThroughput, CallsAreNotModelled) {
+  HONE_NEEDS_INSPECT();
+  constexpr Line kCode[] = {{"90", "nop"}, {"ff d0", "call rax"}};
+  const Result<StaticThroughput> result = static_throughput(bytes_of(kCode), Isa::kAvx2, "skylake");
+  EXPECT_EQ(result.status().code(), Code::kUnsupported);
+  EXPECT_THAT(result.status().message(), HasSubstr("byte 1"));
+}
+
 TEST(JitInspectThroughput, ThisCpuByDefault) {
   HONE_NEEDS_INSPECT();
   EXPECT_NE(host_cpu(), "");
