@@ -1,13 +1,19 @@
 // See dump.h.
 #include "jit/dump.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <system_error>
 
+#include "jit/symbol.h"
 #include "kernels/ir/text.h"
 
 namespace hone::jit {
@@ -19,38 +25,33 @@ const char* dump_directory() {
   return dir != nullptr && *dir != '\0' ? dir : nullptr;
 }
 
-std::string file_name(std::string_view name) {
-  std::string out(name.substr(0, 160));  // leaves room for the suffix within the usual 255
-  for (char& c : out) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-    if (!plain) c = '_';
-  }
-  return out.empty() || out.front() == '.' ? "_" + out : out;
-}
-
-void write(const std::filesystem::path& path, std::string_view bytes) {
+bool write(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.close();
   if (!out)
     std::fprintf(stderr, "hone: HONE_JIT_DUMP: cannot write %s; check that the directory is writable and not full\n",
                  path.c_str());
+  return static_cast<bool>(out);
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Makes the file and says so, or leaves the one that is there: of several processes one gets the name.
+bool claim(const std::filesystem::path& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
 }
 
 }  // namespace
 
 bool dump_enabled() { return dump_directory() != nullptr; }
 
-void dump_kernel(const ir::Kernel& kernel, std::string_view generator, std::string_view listing,
-                 std::span<const std::byte> code) {
-  const std::string name(generator);
-  dump_text(kernel, "ir", ir::print(kernel));
-  dump_text(kernel, name + ".s", listing);
-  dump_text(kernel, name + ".bin", {reinterpret_cast<const char*>(code.data()), code.size()});
-}
-
-void dump_text(const ir::Kernel& kernel, std::string_view suffix, std::string_view text) {
+void dump_kernel(const ir::Kernel& kernel, std::string_view generator, std::initializer_list<DumpFile> files) {
   const char* dir = dump_directory();
   if (dir == nullptr) return;
   std::error_code error;
@@ -59,7 +60,14 @@ void dump_text(const ir::Kernel& kernel, std::string_view suffix, std::string_vi
     std::fprintf(stderr, "hone: HONE_JIT_DUMP: cannot make directory %s (%s)\n", dir, error.message().c_str());
     return;
   }
-  write(std::filesystem::path(dir) / (file_name(kernel.name) + "." + std::string(suffix)), text);
+  const std::string text = ir::print(kernel);
+  std::string stem = (std::filesystem::path(dir) / kernel_symbol(kernel.name, generator)).string();
+  // Who finds the file of another process that has not written it yet takes the longer name too.
+  if (!claim(stem + ".ir") && std::filesystem::exists(stem + ".ir", error) && read(stem + ".ir") != text)
+    stem += fmt::format("-{:016x}", ir::hash(kernel));
+  if (!write(stem + ".ir", text)) return;
+  for (const DumpFile& file : files)
+    if (!write(stem + "." + std::string(file.suffix), file.content)) return;
 }
 
 }  // namespace hone::jit

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "engine/base/log.h"
+#include "jit/announce/announce.h"
 #include "jit/asmjit/lower_internal.h"
 #include "jit/codegen.h"
 #include "jit/dump.h"
 #include "jit/exec_memory.h"
+#include "jit/symbol.h"
 
 namespace hone::jit {
 
@@ -104,7 +106,10 @@ class WorkbenchUse {
 
 class NativeKernel final : public CompiledKernel {
  public:
-  NativeKernel(ExecMemory memory, size_t instructions) : memory_(std::move(memory)), instructions_(instructions) {}
+  NativeKernel(const std::string& symbol, ExecMemory memory, size_t instructions)
+      : memory_(std::move(memory)),
+        instructions_(instructions),
+        announcement_(symbol, memory_.code().first(instructions)) {}
   ir::TaskFn entry() const override {
     return reinterpret_cast<ir::TaskFn>(const_cast<std::byte*>(memory_.code().data()));
   }
@@ -113,6 +118,7 @@ class NativeKernel final : public CompiledKernel {
  private:
   ExecMemory memory_;
   size_t instructions_;
+  CodeAnnouncement announcement_;  // goes before the memory
 };
 
 Result<std::unique_ptr<CompiledKernel>> compile_kernel(const ir::Kernel& kernel, Isa isa) {
@@ -121,7 +127,10 @@ Result<std::unique_ptr<CompiledKernel>> compile_kernel(const ir::Kernel& kernel,
   const bool dump = dump_enabled();
   asmjit::StringLogger listing;
   HONE_ASSIGN_OR_RETURN(const Assembled code, bench->assemble(kernel, isa, dump ? &listing : nullptr));
-  if (dump) dump_kernel(kernel, "asmjit", {listing.data(), listing.dataSize()}, code.bytes.first(code.instructions));
+  if (dump) {
+    const std::string_view instructions(reinterpret_cast<const char*>(code.bytes.data()), code.instructions);
+    dump_kernel(kernel, "asmjit", {{"s", {listing.data(), listing.dataSize()}}, {"bin", instructions}});
+  }
   HONE_ASSIGN_OR_RETURN(ExecMemory memory, ExecMemory::create(code.bytes));
   HONE_LOG_EVENT(LogTopic::kJit, "compile",
                  {{"codegen", "asmjit"},
@@ -129,7 +138,8 @@ Result<std::unique_ptr<CompiledKernel>> compile_kernel(const ir::Kernel& kernel,
                   {"isa", isa_info(isa).name},
                   {"bytes", code.instructions},
                   {"ns", std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count()}});
-  return std::unique_ptr<CompiledKernel>(std::make_unique<NativeKernel>(std::move(memory), code.instructions));
+  return std::unique_ptr<CompiledKernel>(
+      std::make_unique<NativeKernel>(kernel_symbol(kernel.name, "asmjit"), std::move(memory), code.instructions));
 }
 
 Status out_of_memory(const ir::Kernel& kernel) {

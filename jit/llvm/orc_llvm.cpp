@@ -13,6 +13,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
+#include "jit/announce/announce.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
 #include "jit/dump.h"
@@ -82,11 +83,15 @@ class Linker {
 
 class LlvmKernel final : public CompiledKernel {
  public:
-  LlvmKernel(std::shared_ptr<Linker> linker, orc::JITDylib* library, ir::TaskFn function, size_t size)
-      : linker_(std::move(linker)), library_(library), entry_(function), size_(size) {}
+  LlvmKernel(const std::string& symbol, std::shared_ptr<Linker> linker, orc::JITDylib* library, ir::TaskFn function,
+             size_t size)
+      : linker_(std::move(linker)), library_(library), entry_(function), size_(size), announcement_(symbol, code()) {}
   LlvmKernel(const LlvmKernel&) = delete;
   LlvmKernel& operator=(const LlvmKernel&) = delete;
-  ~LlvmKernel() override { linker_->remove(*library_); }
+  ~LlvmKernel() override {
+    announcement_ = CodeAnnouncement();  // before the code goes
+    linker_->remove(*library_);
+  }
 
   ir::TaskFn entry() const override { return entry_; }
   std::span<const std::byte> code() const override { return {reinterpret_cast<const std::byte*>(entry_), size_}; }
@@ -96,6 +101,7 @@ class LlvmKernel final : public CompiledKernel {
   orc::JITDylib* library_;
   ir::TaskFn entry_;
   size_t size_;
+  CodeAnnouncement announcement_;
 };
 
 struct Pipeline {
@@ -148,10 +154,12 @@ class LlvmGenerator final : public CodeGenerator {
                     {"cache", got.cache},
                     {"ns", std::chrono::nanoseconds(linked - start).count()},
                     {"link_ns", std::chrono::nanoseconds(linked - compiled).count()}});
-    auto compiled_kernel = std::make_unique<LlvmKernel>(std::move(linker), *library, entry, got.object.size);
+    auto compiled_kernel =
+        std::make_unique<LlvmKernel>(got.object.symbol, std::move(linker), *library, entry, got.object.size);
     if (dump_enabled()) {
-      dump_text(kernel, std::string(name()) + ".ll", got.object.ir);
-      dump_kernel(kernel, name(), got.object.listing, compiled_kernel->code());
+      const std::span<const std::byte> code = compiled_kernel->code();
+      const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
+      dump_kernel(kernel, name(), {{"ll", got.object.ir}, {"s", got.object.listing}, {"bin", bytes}});
     }
     return std::unique_ptr<CompiledKernel>(std::move(compiled_kernel));
   }

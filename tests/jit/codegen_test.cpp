@@ -14,6 +14,7 @@
 
 #include "kernels/ir/builder.h"
 #include "kernels/ir/interpret.h"
+#include "kernels/ir/text.h"
 #include "tests/jit/sample_kernels.h"
 
 namespace hone::jit {
@@ -186,19 +187,42 @@ TEST(JitDump, WritesIrAndCode) {
     auto compiled = t.generator->compile(kernel, t.isa);
     unsetenv("HONE_JIT_DUMP");
     ASSERT_TRUE(compiled.ok());
-    const std::string stem = "a_b_c." + std::string(t.generator->name());
-    EXPECT_THAT(read_file(dir / "a_b_c.ir"), HasSubstr("fma("));
+    const std::string stem = "a_b_c_" + std::string(t.generator->name());
+    EXPECT_THAT(read_file(dir / (stem + ".ir")), HasSubstr("fma("));
     EXPECT_THAT(read_file(dir / (stem + ".s")), HasSubstr("vfmadd"));
     const auto code = compiled.value()->code();
     EXPECT_EQ(read_file(dir / (stem + ".bin")), std::string(reinterpret_cast<const char*>(code.data()), code.size()));
 
-    setenv("HONE_JIT_DUMP", (dir / "a_b_c.ir").c_str(), 1);  // a file: cannot become a directory
+    setenv("HONE_JIT_DUMP", (dir / (stem + ".ir")).c_str(), 1);  // a file: cannot become a directory
     testing::internal::CaptureStderr();
     EXPECT_TRUE(t.generator->compile(kernel, t.isa).ok());
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("HONE_JIT_DUMP"));
     unsetenv("HONE_JIT_DUMP");
   }
   std::filesystem::remove_all(dir.parent_path());
+}
+
+// Names leave out what only some programs have: two of one name are two sets of files, and each writes its own again.
+TEST(JitDump, ProgramsOfOneNameDoNotOverwriteEachOther) {
+  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "hone_dump_names";
+  for (const Target& t : all_targets()) {
+    std::filesystem::remove_all(dir);
+    setenv("HONE_JIT_DUMP", dir.c_str(), 1);
+    std::vector<std::string> texts;
+    for (const int k : {4, 5, 4, 5}) {
+      ir::Kernel kernel = tile_kernel({.mr = 2, .nr = 8, .k = k, .lanes = 4});
+      kernel.name = "same";
+      ASSERT_TRUE(t.generator->compile(kernel, t.isa).ok());
+      texts.push_back(ir::print(kernel));
+    }
+    unsetenv("HONE_JIT_DUMP");
+    std::vector<std::string> dumped;
+    for (const std::filesystem::directory_entry& e : std::filesystem::directory_iterator(dir))
+      if (e.path().extension() == ".ir") dumped.push_back(read_file(e.path()));
+    EXPECT_THAT(dumped, testing::UnorderedElementsAre(texts[0], texts[1]));
+    EXPECT_EQ(read_file(dir / ("same_" + std::string(t.generator->name()) + ".ir")), texts[0]);
+  }
+  std::filesystem::remove_all(dir);
 }
 
 }  // namespace

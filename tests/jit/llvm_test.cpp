@@ -259,9 +259,9 @@ TEST(JitLlvmDump, WritesIrAndCode) {
   const ir::Kernel kernel = tile_kernel({.mr = 2, .nr = 8, .k = 9, .lanes = 8});
   auto compiled = llvm().compile(kernel, Isa::kAvx2);
   ASSERT_TRUE(compiled.ok()) << compiled.status().to_string();
-  EXPECT_THAT(dump.read(kernel.name + ".llvm.ll"), HasSubstr("llvm.fma.v8f32"));
-  EXPECT_THAT(dump.read(kernel.name + ".llvm.s"), HasSubstr("vfmadd231ps"));
-  EXPECT_EQ(dump.read(kernel.name + ".llvm.bin").size(), (*compiled)->code().size());
+  EXPECT_THAT(dump.read(kernel.name + "_llvm.ll"), HasSubstr("llvm.fma.v8f32"));
+  EXPECT_THAT(dump.read(kernel.name + "_llvm.s"), HasSubstr("vfmadd231ps"));
+  EXPECT_EQ(dump.read(kernel.name + "_llvm.bin").size(), (*compiled)->code().size());
 }
 
 TEST(JitLlvmDump, AnUnwritableFolderDoesNotStopACompile) {

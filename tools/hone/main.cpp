@@ -17,12 +17,15 @@ int run_command(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Try: hone tune --budget 20s 'matmul:f32:m=1,n=4096,k=4096,b=packed'\n"
-      "Environment: HONE_DB=file (database), HONE_CACHE=dir|off (kernels that LLVM compiled), HONE_THREADS=n, "
-      "HONE_SCHEDULE=auto|sequential|tbb|dedicated,\n"
+      "Environment: HONE_DB=file (database), HONE_CACHE=dir|off (kernels that LLVM compiled),\n"
+      "  HONE_THREADS=n, HONE_SCHEDULE=auto|sequential|tbb|dedicated,\n"
       "  HONE_LOG=dispatch,tune,jit,db (to stderr),\n"
       "  HONE_TRACE=file (parallel regions as JSON for ui.perfetto.dev; a worker process writes file.PID),\n"
-      "  HONE_JIT_DUMP=dir (LoopIR and code of every kernel), HONE_CPU=name|file (another machine: info\n"
-      "  and explain answer for it, what runs code keeps the features that both have; names: hone info --cpus)");
+      "  HONE_JIT_DUMP=dir (LoopIR and code of every kernel),\n"
+      "  HONE_JIT_SYMBOLS=map,jitdump,gdb (perf and debuggers see what kernels are called: /tmp/perf-PID.map,\n"
+      "  $JITDUMPDIR/jit-PID.dump or below ~/.debug/jit, GDB's JIT interface),\n"
+      "  HONE_CPU=name|file (another machine: info and explain answer for it, what runs code keeps the\n"
+      "  features that both have; names: hone info --cpus)");
   Run run;
   add_info(app, run);
   add_tune(app, run);
