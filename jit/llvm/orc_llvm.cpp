@@ -83,9 +83,14 @@ class Linker {
 
 class LlvmKernel final : public CompiledKernel {
  public:
-  LlvmKernel(const std::string& symbol, std::shared_ptr<Linker> linker, orc::JITDylib* library, ir::TaskFn function,
-             size_t size)
-      : linker_(std::move(linker)), library_(library), entry_(function), size_(size), announcement_(symbol, code()) {}
+  LlvmKernel(const std::string& symbol, CodeShare share, std::shared_ptr<Linker> linker, orc::JITDylib* library,
+             ir::TaskFn function, size_t size)
+      : share_(std::move(share)),
+        linker_(std::move(linker)),
+        library_(library),
+        entry_(function),
+        size_(size),
+        announcement_(symbol, code()) {}
   LlvmKernel(const LlvmKernel&) = delete;
   LlvmKernel& operator=(const LlvmKernel&) = delete;
   ~LlvmKernel() override {
@@ -97,6 +102,7 @@ class LlvmKernel final : public CompiledKernel {
   std::span<const std::byte> code() const override { return {reinterpret_cast<const std::byte*>(entry_), size_}; }
 
  private:
+  CodeShare share_;
   std::shared_ptr<Linker> linker_;
   orc::JITDylib* library_;
   ir::TaskFn entry_;
@@ -136,6 +142,8 @@ class LlvmGenerator final : public CodeGenerator {
     const LlvmTarget target{.isa = isa, .tune = "", .pipeline = pipeline_.pipeline};
     HONE_ASSIGN_OR_RETURN(ObtainedObject got, obtain_object(compiler_, kernel, target, version(), options));
     const auto compiled = std::chrono::steady_clock::now();
+    // Code and constants, with symbols and relocations that are not kept: a little more than is mapped.
+    HONE_ASSIGN_OR_RETURN(CodeShare share, CodeShare::take(whole_pages(got.object.buffer->getBufferSize())));
     HONE_ASSIGN_OR_RETURN(std::shared_ptr<Linker> linker, this->linker());
     ir::TaskFn entry = nullptr;
     const Result<orc::JITDylib*> library = linker->link(got.object, entry);
@@ -154,8 +162,8 @@ class LlvmGenerator final : public CodeGenerator {
                     {"cache", got.cache},
                     {"ns", std::chrono::nanoseconds(linked - start).count()},
                     {"link_ns", std::chrono::nanoseconds(linked - compiled).count()}});
-    auto compiled_kernel =
-        std::make_unique<LlvmKernel>(got.object.symbol, std::move(linker), *library, entry, got.object.size);
+    auto compiled_kernel = std::make_unique<LlvmKernel>(got.object.symbol, std::move(share), std::move(linker),
+                                                        *library, entry, got.object.size);
     if (dump_enabled()) {
       const std::span<const std::byte> code = compiled_kernel->code();
       const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());

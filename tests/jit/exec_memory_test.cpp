@@ -3,10 +3,16 @@
 #include "jit/exec_memory.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "jit/codegen.h"
 #include "tests/jit/sample_kernels.h"
@@ -99,21 +105,118 @@ constexpr int64_t kSlackPages = int64_t{1} << 30;
 constexpr int64_t kSlackPages = 512;
 #endif
 
-// r7: memory is flat however many kernels come and go. LLVM compiles a hundred times slower, so it gets fewer.
+// What kernels are compiled with while the test runs: LLVM's come from disk, so that ten thousand take a second.
+class Environment {
+ public:
+  Environment() : folder_(testing::TempDir() + "hone_exec_memory_" + std::to_string(getpid())) {
+    setenv("HONE_CACHE", folder_.c_str(), 1);
+    setenv("HONE_JIT_SYMBOLS", "gdb", 1);
+  }
+  ~Environment() {
+    setenv("HONE_CACHE", "off", 1);
+    unsetenv("HONE_JIT_SYMBOLS");
+    std::filesystem::remove_all(folder_);
+  }
+
+ private:
+  std::string folder_;
+};
+
+// r7: memory is flat however many kernels come and go, also when a debugger is told of each.
 TEST(JitExecMemory, KernelsLeaveNothingBehind) {
+  const Environment environment;
   for (const Target& t : all_targets()) {
     if (!t.generator->targets(t.isa)) continue;
-    const int rounds = t.generator->name() == "llvm" ? 100 : 10'000;
     const ir::Kernel kernel = tile_kernel({.mr = 2, .nr = 8, .k = 4, .lanes = 4});
     auto compile = [&](int n) {
       for (int i = 0; i < n; ++i) ASSERT_TRUE(t.generator->compile(kernel, t.isa).ok());
     };
-    compile(rounds / 10);
+    compile(1000);
     const int mappings = mapping_count();
     const int64_t pages = resident_pages();
-    compile(rounds);
+    const size_t live = live_code_bytes();
+    compile(10'000);
     EXPECT_LE(mapping_count(), mappings + 4) << target_name({t, 0});
     EXPECT_LE(resident_pages(), pages + kSlackPages) << target_name({t, 0});
+    EXPECT_EQ(live_code_bytes(), live) << target_name({t, 0});
+  }
+}
+
+// All live kernels together are bounded, whoever made them; what is let go makes room.
+TEST(JitExecMemory, LiveCodeIsBounded) {
+  for (const Target& t : all_targets()) {
+    const size_t before = live_code_bytes();
+    limit_code_for_testing(before + whole_pages(1) * 10);
+    std::vector<std::unique_ptr<CompiledKernel>> kernels;
+    Status full;
+    for (int i = 0; i < 20 && full.ok(); ++i) {
+      auto compiled = t.generator->compile(tile_kernel({.mr = 2, .nr = 8, .k = 4, .lanes = 4}), t.isa);
+      full = compiled.status();
+      if (compiled.ok()) kernels.push_back(std::move(compiled).value());
+    }
+    EXPECT_GE(kernels.size(), 3u) << target_name({t, 0});
+    EXPECT_LE(kernels.size(), 10u) << target_name({t, 0});
+    EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.to_string();
+    EXPECT_THAT(full.message(), HasSubstr("may take " + std::to_string(before + whole_pages(1) * 10)));
+    EXPECT_GT(live_code_bytes(), before);
+    kernels.pop_back();
+    EXPECT_TRUE(t.generator->compile(tile_kernel({.mr = 2, .nr = 8, .k = 4, .lanes = 4}), t.isa).ok());
+    kernels.clear();
+    EXPECT_EQ(live_code_bytes(), before) << target_name({t, 0});
+    limit_code_for_testing(0);
+  }
+}
+
+TEST(JitExecMemory, SharesAreCountedOnceWhereverTheyMove) {
+  const size_t before = live_code_bytes();
+  {
+    CodeShare a = CodeShare::take(100).value();
+    CodeShare b = std::move(a);
+    CodeShare c = CodeShare::take(11).value();
+    c = std::move(b);
+    EXPECT_EQ(live_code_bytes(), before + 111);
+  }
+  EXPECT_EQ(live_code_bytes(), before);
+  EXPECT_EQ(CodeShare::take(kMaxCodeBytes + 1).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(CodeShare::take(SIZE_MAX).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(live_code_bytes(), before);
+}
+
+// Lines of /proc/self/maps that are writable and executable at once.
+std::string writable_code() {
+  std::ifstream maps("/proc/self/maps");
+  std::string found;
+  for (std::string line; std::getline(maps, line);) {
+    const size_t blank = line.find(' ');
+    const std::string access = blank == std::string::npos ? "" : line.substr(blank + 1, 4);
+    if (access.size() == 4 && access[1] == 'w' && access[2] == 'x') found += line + "\n";
+  }
+  return found;
+}
+
+// W^X for every generator, watched by another thread while kernels are made, live and go.
+TEST(JitExecMemory, NoPageIsEverWritableAndExecutable) {
+  if (!writable_code().empty()) GTEST_SKIP() << "this process has such pages already: " << writable_code();
+  for (const Target& t : all_targets()) {
+    std::atomic<bool> done{false};
+    std::string seen;
+    int looks = 0;
+    std::thread watcher([&] {
+      for (; !done.load() || looks == 0; ++looks)
+        if (seen.empty()) seen = writable_code();
+    });
+    std::vector<std::unique_ptr<CompiledKernel>> kernels;
+    for (int i = 0; i < 40; ++i) {
+      auto compiled = t.generator->compile(tile_kernel({.mr = 1 + i % 4, .nr = 8, .k = 4, .lanes = 4}), t.isa);
+      ASSERT_TRUE(compiled.ok());
+      EXPECT_EQ(permissions((*compiled)->code().data()), "r-xp") << target_name({t, 0});
+      kernels.push_back(std::move(compiled).value());
+      if (i % 3 == 0) kernels.erase(kernels.begin());
+    }
+    done = true;
+    watcher.join();
+    EXPECT_EQ(seen, "") << target_name({t, 0});
+    EXPECT_GT(looks, 0);
   }
 }
 
