@@ -180,6 +180,7 @@ TEST_F(HoneCli, BenchRunsOnOneThreadWhereTheScheduleIsToBeSequential) {
 }
 
 TEST_F(HoneCli, BenchRowsAreRowsInEveryFormat) {
+  const Json counters = Json::parse(hone({"info", "--json"}).out)["counters"];
   for (const std::string format : {"json", "jsonl", "csv", "sql", "gbench"}) {
     const Outcome o = hone({"bench", kProblem, "--threads", "1", "-r", "5", "--seconds", "0.1", "-o", format});
     ASSERT_EQ(o.code, 0) << o.err;
@@ -191,7 +192,14 @@ TEST_F(HoneCli, BenchRowsAreRowsInEveryFormat) {
     if (format == "gbench") continue;  // a test of its own
     const Json row = format == "json" ? parsed["bench"][0] : parsed;
     EXPECT_THAT(keys_of(row), IsSupersetOf({"problem", "impl", "plan", "threads", "ns", "ns_lo", "ns_hi", "gflops",
-                                            "gbs", "pct_peak", "ratio", "ratio_ci95"}));
+                                            "gbs", "pct_peak", "ratio", "ratio_ci95", "cycles", "instructions"}));
+    for (const char* counter : {"cycles", "instructions"}) {
+      if (counters[counter] == "ok") {
+        EXPECT_GT(row[counter], 0) << counter;
+      } else {
+        EXPECT_EQ(row[counter], nullptr) << counter << " is not counted here: " << counters[counter];
+      }
+    }
     EXPECT_EQ(row["impl"], "hone default") << "nothing is stored";
     EXPECT_EQ(row["ratio_ci95"], Json({1.0, 1.0}));
   }

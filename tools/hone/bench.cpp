@@ -280,13 +280,15 @@ Status bench_problem(const op::Problem& problem, const Setup& s, int threads, co
       contest.implementations[static_cast<size_t>(i)].plan += "; here: " + setting;
   }
   HONE_ASSIGN_OR_RETURN(const Ceilings ceilings, run_rounds(problem, s, threads, args, clock, race, arms));
+  std::map<int, CounterReading> counted;
+  if (threads == 1 && !race.stopped()) counted = racer->count(arms);  // of other threads nothing is counted
   Status failure;
   for (size_t i = 0; i < contest.implementations.size(); ++i) {
     const bool measured = !race.times(db::Phase::kSearch, static_cast<int>(i)).empty();
-    results.table.add(
-        measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race, ceilings)
-                 : failed_row(problem, contest.implementations[i], threads,
-                              race.stopped() && why[i].empty() ? "interrupted" : why[i]));
+    results.table.add(measured ? measured_row(problem, contest.implementations[i], static_cast<int>(i), threads, race,
+                                              ceilings, counted[static_cast<int>(i)])
+                               : failed_row(problem, contest.implementations[i], threads,
+                                            race.stopped() && why[i].empty() ? "interrupted" : why[i]));
     if (!measured && i < contest.candidates.size() && !race.stopped())
       failure = internal_error(fmt::format("{} could not be measured: {}", contest.implementations[i].name, why[i]));
   }

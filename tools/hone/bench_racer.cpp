@@ -114,4 +114,30 @@ Result<int64_t> BenchRacer::sample_peer(int i) {
   return ns;
 }
 
+std::map<int, CounterReading> BenchRacer::count(std::span<const int> implementations) {
+  std::map<int, CounterReading> readings;
+  PerfCounters counters = PerfCounters::of_this_thread();
+  if (!counters.any()) return readings;
+  for (int i : implementations) {
+    if (!peers_.empty()) (void)hone::peers::settle();
+    const Result<CounterReading> reading = is_peer(i) ? count_peer(i, counters) : plans_->count(i, counters);
+    if (reading.ok()) readings[i] = *reading;  // what fails here has been timed all the same
+  }
+  return readings;
+}
+
+Result<CounterReading> BenchRacer::count_peer(int i, PerfCounters& counters) {
+  const auto at = ready_.find(i);
+  if (at == ready_.end()) return failed_precondition("a peer that is not prepared has nothing to count");
+  void* const handle = at->second.handle;
+  const bool warm = options_.cache == autotune::CacheMode::kWarm;
+  if (!warm) flush(i), peer(i).wake(handle);
+  if (warm && !work_->run(peer(i), handle)) return internal_error(fmt::format("{} failed", peer(i).name));
+  counters.start();
+  const bool ran = work_->run(peer(i), handle);
+  const CounterReading reading = counters.stop();
+  if (!ran) return internal_error(fmt::format("{} failed", peer(i).name));
+  return reading;
+}
+
 }  // namespace hone::cli

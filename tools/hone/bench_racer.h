@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autotune/measure/kernel_racer.h"
+#include "engine/base/perf_counters.h"
 #include "tools/hone/bench_peers.h"
 
 namespace hone::cli {
@@ -26,6 +27,9 @@ class BenchRacer final : public autotune::Racer {
   autotune::Prepared prepare(int implementation) override;
   std::vector<autotune::Timing> round(std::span<const int> implementations) override;
   void release(int implementation) override;
+  // What the hardware counts on this thread in one call of each, with the caches as for a sample; empty readings where
+  // it counts nothing. For what runs on one thread.
+  std::map<int, CounterReading> count(std::span<const int> implementations);
   // How a prepared peer computes the problem; "" for plans, whose text says it.
   std::string setting(int implementation) const;
 
@@ -51,6 +55,7 @@ class BenchRacer final : public autotune::Racer {
   autotune::Prepared prepare_peer(int i);
   autotune::Timing time_peer(int i);
   Result<int64_t> sample_peer(int i);
+  Result<CounterReading> count_peer(int i, PerfCounters& counters);
   void flush(int i);
 
   op::Problem problem_;

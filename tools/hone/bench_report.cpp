@@ -71,13 +71,15 @@ Table bench_table() {
            {"ratio"},
            {"ratio_ci95"},
            {"rounds_ns", For::kMachines},
+           {"cycles", For::kMachines},
+           {"instructions", For::kMachines},
            {"plan"},
            {"why_not"}},
           {}};
 }
 
 std::vector<Cell> measured_row(const op::Problem& p, const Implementation& impl, int index, int threads,
-                               const autotune::Race& race, const Ceilings& ceilings) {
+                               const autotune::Race& race, const Ceilings& ceilings, const CounterReading& counted) {
   const std::vector<double> times = race.times(db::Phase::kSearch, index);
   const autotune::Interval t = autotune::median_interval(times, 0.95);
   const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
@@ -102,7 +104,8 @@ std::vector<Cell> measured_row(const op::Problem& p, const Implementation& impl,
   } else {
     row.insert(row.end(), {std::exp(r.mid), Range{std::exp(r.lo), std::exp(r.hi)}});
   }
-  row.insert(row.end(), {times, impl.plan, std::string()});
+  const auto cell = [&](Counter c) { return counted[c] ? Cell(*counted[c]) : Cell(); };
+  row.insert(row.end(), {times, cell(Counter::kCycles), cell(Counter::kInstructions), impl.plan, std::string()});
   return row;
 }
 

@@ -8,6 +8,7 @@
 #include "autotune/measure/peak.h"
 #include "autotune/search/race.h"
 #include "engine/base/machine.h"
+#include "engine/base/perf_counters.h"
 #include "kernels/op/op.h"
 #include "tools/hone/table.h"
 
@@ -36,7 +37,7 @@ std::string limit_of(const op::Problem& problem, const Ceilings& ceilings);
 
 Table bench_table();
 std::vector<Cell> measured_row(const op::Problem& problem, const Implementation& impl, int index, int threads,
-                               const autotune::Race& race, const Ceilings& ceilings);
+                               const autotune::Race& race, const Ceilings& ceilings, const CounterReading& counted);
 std::vector<Cell> failed_row(const op::Problem& problem, const Implementation& impl, int threads,
                              const std::string& why);
 
