@@ -15,6 +15,7 @@
 #include <new>
 
 #include "engine/base/memory.h"
+#include "kernels/ir/edit.h"
 
 namespace hone::jit {
 namespace {
@@ -95,12 +96,44 @@ void eat_memory() {
 
 void leave() { _exit(3); }
 
+// ---- faults that only some kernels show ----
+
+template <typename Node>
+bool any(const ir::Kernel& kernel, bool (*wanted)(const Node&)) {
+  bool found = false;
+  ir::each_statement(const_cast<ir::Kernel&>(kernel).body, [&](ir::Stmt& s) {
+    const Node* node = std::get_if<Node>(&s.node);
+    found = found || (node != nullptr && wanted(*node));
+  });
+  return found;
+}
+bool shifts(const ir::Kernel& kernel) {
+  return any<ir::Unary>(kernel, [](const ir::Unary& u) { return u.op == ir::UnaryOp::kShl; });
+}
+bool rounds(const ir::Kernel& kernel) {
+  return any<ir::Unary>(kernel, [](const ir::Unary& u) { return u.op == ir::UnaryOp::kRound; });
+}
+
+// min(a, b) is b when either is NaN, and of two zeros too.
+void swap_min(ir::Kernel& kernel) {
+  ir::each_statement(kernel.body, [](ir::Stmt& s) {
+    if (auto* b = std::get_if<ir::Binary>(&s.node); b != nullptr && b->op == ir::BinaryOp::kMin) std::swap(b->a, b->b);
+  });
+}
+void drop_lane(ir::Kernel& kernel) {
+  ir::each_statement(kernel.body, [](ir::Stmt& s) {
+    if (auto* m = std::get_if<ir::LaneMask>(&s.node)) m->count -= 1;
+  });
+}
+
 enum class When { kCompiling, kRunning, kAfterwards };
 
 struct Fault {
   std::string_view name;
   When when;
-  void (*happen)();  // null: the output is changed
+  void (*happen)();                               // null: the output is changed
+  bool (*concerns)(const ir::Kernel&) = nullptr;  // null: every kernel
+  void (*miscompile)(ir::Kernel&) = nullptr;
 };
 
 constexpr std::array kFaults = {
@@ -114,6 +147,10 @@ constexpr std::array kFaults = {
     Fault{"fault-wrong", When::kAfterwards, nullptr},
     Fault{"fault-compile-segv", When::kCompiling, invalid_access},
     Fault{"fault-compile-hang", When::kCompiling, busy_forever},
+    Fault{"fault-shl-sigsegv", When::kRunning, invalid_access, shifts},
+    Fault{"fault-round-hang", When::kRunning, busy_forever, rounds},
+    Fault{"fault-min-swapped", When::kCompiling, nullptr, nullptr, swap_min},
+    Fault{"fault-lane-dropped", When::kCompiling, nullptr, nullptr, drop_lane},
 };
 
 class FaultyKernel final : public CompiledKernel {
@@ -160,16 +197,25 @@ class FaultGenerator final : public CodeGenerator {
   bool targets(Isa) const override { return true; }
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
                                                   const CompileOptions& options) override {
+    if (fault_.miscompile != nullptr) {
+      ir::Kernel other = kernel;
+      fault_.miscompile(other);
+      return real(isa)->compile(other, isa, options);
+    }
+    if (fault_.concerns != nullptr && !fault_.concerns(kernel)) return real(isa)->compile(kernel, isa, options);
     if (fault_.when == When::kCompiling) fault_.happen();
-    // The first that can; the interpreter always can.
-    const std::span<CodeGenerator* const> all = code_generators();
-    CodeGenerator* real = *std::find_if(all.begin(), all.end(), [&](CodeGenerator* g) { return g->targets(isa); });
-    HONE_ASSIGN_OR_RETURN(std::unique_ptr<CompiledKernel> compiled, real->compile(kernel, isa, options));
+    HONE_ASSIGN_OR_RETURN(std::unique_ptr<CompiledKernel> compiled, real(isa)->compile(kernel, isa, options));
     return std::unique_ptr<CompiledKernel>(
         std::make_unique<FaultyKernel>(std::move(compiled), kernel, fault_, number_));
   }
 
  private:
+  static CodeGenerator* real(Isa isa) {
+    // The first that can; the interpreter always can.
+    const std::span<CodeGenerator* const> all = code_generators();
+    return *std::find_if(all.begin(), all.end(), [&](CodeGenerator* g) { return g->targets(isa); });
+  }
+
   std::string name_;
   Fault fault_;
   int64_t number_;
@@ -198,7 +244,8 @@ CodeGenerator* find_fault_generator(std::string_view name) {
 
 std::vector<std::string_view> fault_generator_names() {
   std::vector<std::string_view> names;
-  for (const Fault& fault : kFaults) names.push_back(fault.name);
+  for (const Fault& fault : kFaults)
+    if (fault.concerns == nullptr && fault.miscompile == nullptr) names.push_back(fault.name);
   return names;
 }
 

@@ -22,6 +22,8 @@
 #include <new>
 #include <thread>
 
+#include "engine/base/sandbox.h"
+
 extern char** environ;
 
 namespace hone::autotune {
@@ -97,33 +99,6 @@ int spawn(const WorkerCommand& command, int socket, int page, pid_t* pid) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   return posix_spawn(pid, command.executable.c_str(), &a.files, &a.attributes, argv.data(), environ);
-}
-
-std::string signal_text(int signal) {
-  switch (signal) {
-    case SIGILL:
-      return "SIGILL (illegal instruction)";
-    case SIGSEGV:
-      return "SIGSEGV (invalid memory access)";
-    case SIGBUS:
-      return "SIGBUS (access beyond the end of a mapped file, or misaligned)";
-    case SIGFPE:
-      return "SIGFPE (arithmetic fault)";
-    case SIGABRT:
-      return "SIGABRT (aborted)";
-    case SIGKILL:
-      return "out of memory, most likely: SIGKILL (the kernel's out-of-memory killer, or somebody's hand)";
-    default: {
-      const char* name = sigabbrev_np(signal);
-      return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
-    }
-  }
-}
-
-std::string exit_text(int status) {
-  if (WIFSIGNALED(status)) return signal_text(WTERMSIG(status));
-  if (WEXITSTATUS(status) == kOutOfMemoryCode) return "out of memory";
-  return fmt::format("exited with code {}", WEXITSTATUS(status));
 }
 
 }  // namespace

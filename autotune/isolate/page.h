@@ -15,9 +15,6 @@ inline constexpr int kSocketDescriptor = 3;
 inline constexpr int kPageDescriptor = 4;
 inline constexpr int kPageBytes = 4096;
 
-// How a worker ends that has no memory left.
-inline constexpr int kOutOfMemoryCode = 77;
-
 struct Step {
   int candidate = 0;
   Stage stage = Stage::kIdle;

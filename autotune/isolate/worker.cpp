@@ -1,15 +1,9 @@
-// See worker.h. What is set up before the first message:
-//   dies with the tuner, also when it is busy (PR_SET_PDEATHSIG), and when idle as the socket ends
-//   signals have their default effect, so that a sanitizer or a library does not turn a crash into a report and exit(1)
-//   no core file: a crash here is a result, and a core of gigabytes takes longer than many candidates
-//   when memory runs out the kernel takes this process and not the tuner (oom_score_adj), and before that, what may be
-//     allocated for a problem is limited to many times what its operands need (RLIMIT_DATA)
+// See worker.h. It runs in a sandbox (engine/base/sandbox.h); when idle it also ends as the socket does, and what may
+// be allocated for a problem is limited to many times what its operands need.
 #include "autotune/isolate/worker.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,14 +11,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <new>
 
 #include "autotune/isolate/message.h"
 #include "autotune/isolate/page.h"
 #include "autotune/measure/workload.h"
-#include "engine/base/memory.h"
+#include "engine/base/sandbox.h"
 #include "engine/base/version.h"
 
 namespace hone::autotune {
@@ -53,46 +46,9 @@ bool is_socket(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
 }
 
-[[noreturn]] void out_of_memory() { _exit(kOutOfMemoryCode); }
-
-// False: the tuner is gone already.
-bool harden(const SharedPage& page) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != page.tuner) return false;
-  for (int s : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGTRAP}) signal(s, SIG_DFL);
-  // 1 and not 0: the kernel pipes a core to a handler whatever the limit is, except for this value.
-  const rlimit no_core{1, 1};
-  setrlimit(RLIMIT_CORE, &no_core);
-  if (FILE* file = std::fopen("/proc/self/oom_score_adj", "w"); file != nullptr) {
-    std::fputs("1000", file);
-    std::fclose(file);
-  }
-  std::set_new_handler(out_of_memory);
-  return true;
-}
-
-// Private writable memory that this process has now, as RLIMIT_DATA counts it. (A sanitizer's shadow is terabytes.)
-int64_t data_bytes() {
-  long pages[6] = {};
-  FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  const int n =
-      std::fscanf(file, "%ld %ld %ld %ld %ld %ld", &pages[0], &pages[1], &pages[2], &pages[3], &pages[4], &pages[5]);
-  std::fclose(file);
-  return n == 6 ? pages[5] * sysconf(_SC_PAGESIZE) : 0;
-}
-
-void limit_memory(const op::Problem& problem, int cpus) {
-  const int64_t now = data_bytes();
-  if (now == 0) return;  // /proc is not there: the kernel's out-of-memory killer is what is left
-  const double wanted = static_cast<double>(kMemoryAtLeast) + static_cast<double>(kMemoryPerCpu) * cpus +
-                        static_cast<double>(kTimesOperands) * operand_bytes(problem);
-  const double available = 0.9 * static_cast<double>(available_memory(""));
-  rlimit limit{};
-  getrlimit(RLIMIT_DATA, &limit);
-  const double bytes = static_cast<double>(now) + std::min(wanted, available);
-  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(std::min(bytes, 0x1p62)));
-  setrlimit(RLIMIT_DATA, &limit);
+void limit_memory_to(const op::Problem& problem, int cpus) {
+  limit_memory(static_cast<double>(kMemoryAtLeast) + static_cast<double>(kMemoryPerCpu) * cpus +
+               static_cast<double>(kTimesOperands) * operand_bytes(problem));
 }
 
 class Worker {
@@ -137,7 +93,7 @@ class Worker {
 
   Status set_up(const ProblemMessage& m) {
     HONE_ASSIGN_OR_RETURN(const op::Problem problem, op::parse_problem(m.text));
-    limit_memory(problem, m.cpus);
+    limit_memory_to(problem, m.cpus);
     problem_ = problem;
     cpus_ = m.cpus;
     RacerOptions options{.cache = m.cold ? CacheMode::kCold : CacheMode::kWarm,
@@ -202,9 +158,9 @@ int run_worker() {
   if (page == nullptr) return 2;
   int code = 0;
   try {
-    code = harden(*page) ? Worker(*page).run() : 0;
+    code = enter_sandbox(page->tuner) ? Worker(*page).run() : 0;
   } catch (const std::bad_alloc&) {
-    out_of_memory();
+    _exit(kOutOfMemoryCode);
   } catch (...) {
     code = 1;
   }

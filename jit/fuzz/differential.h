@@ -34,8 +34,8 @@ class Differential {
   static Result<Differential> create(const ir::Kernel& kernel, std::span<const std::vector<int64_t>> runs,
                                      uint64_t seed, const Progress& progress = {});
 
-  // Compiles, runs with each of the parameters and compares. Error: data_loss with the parameters and the first
-  // difference, or what the code generator says.
+  // Compiles (never from the cache on disk), runs with each of the parameters and compares. Error: data_loss with the
+  // parameters and the first difference, or what the code generator says.
   Status check(const Target& target, const Progress& progress = {});
 
  private:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -25,8 +26,8 @@ namespace hone::cli {
 namespace {
 
 std::atomic<bool> g_interrupted{false};
-std::string g_command_line;
-int g_write_error = 0;  // the first errno of stdout
+std::string g_command_line, g_program;  // the latter without its words
+int g_write_error = 0;                  // the first errno of stdout
 
 void on_signal(int) {
   // The second one means it.
@@ -100,12 +101,18 @@ void reserve_standard_streams() {
 std::string command_line() { return g_command_line; }
 
 void set_command_line(int argc, char** argv) {
-  g_command_line.clear();
+  g_program.clear();
   for (const char* name : {"HONE_DB", "HONE_CACHE", "HONE_THREADS", "HONE_SCHEDULE", "HONE_CPU", "HONE_PEERS"})
     if (const std::optional<std::string> value = env(name))
-      g_command_line += fmt::format("{}={} ", name, shell_quoted(*value));
-  g_command_line += argc > 0 && *argv[0] != '\0' ? shell_quoted(argv[0]) : "hone";
-  for (int i = 1; i < argc; ++i) g_command_line += " " + shell_quoted(argv[i]);
+      g_program += fmt::format("{}={} ", name, shell_quoted(*value));
+  g_program += argc > 0 && *argv[0] != '\0' ? shell_quoted(argv[0]) : "hone";
+  g_command_line = repeat_command({argv + std::min(argc, 1), argv + argc});
+}
+
+std::string repeat_command(const std::vector<std::string>& words) {
+  std::string command = g_program;
+  for (const std::string& word : words) command += " " + shell_quoted(word);
+  return command;
 }
 
 void write_results(std::string_view results) {

@@ -34,6 +34,8 @@ void reserve_standard_streams();
 // they can be pasted into a shell; always one line.
 std::string command_line();
 void set_command_line(int argc, char** argv);
+// The same program and variables with other words.
+std::string repeat_command(const std::vector<std::string>& words);
 
 // The only way to stdout. Scripts act on what they read there, so losing a part of it is a failure: see finish().
 void write_results(std::string_view results);
@@ -107,6 +109,7 @@ void add_bench(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
 void add_codegen(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
+void add_fuzz(CLI::App& app, Run& run);
 void add_db_learn(CLI::App& db, Run& run);  // a part of hone db
 // What `hone tune` starts to run candidates in; in no help text.
 void add_tune_worker(CLI::App& app, Run& run);

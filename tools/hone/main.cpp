@@ -33,6 +33,7 @@ int run_command(int argc, char** argv) {
   add_explain(app, run);
   add_codegen(app, run);
   add_db(app, run);
+  add_fuzz(app, run);
   add_tune_worker(app, run);
 
   try {
