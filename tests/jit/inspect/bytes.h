@@ -23,8 +23,8 @@ inline void append_hex(std::string_view text, std::vector<std::byte>& bytes) {
   for (char c : text) {
     const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
     if (digit < 0) continue;
-    value = value * 16 + digit;
-    if (++digits % 2 == 0) bytes.push_back(static_cast<std::byte>(value & 0xff));
+    value = (value % 16) * 16 + digit;
+    if (++digits % 2 == 0) bytes.push_back(static_cast<std::byte>(value));
   }
 }
 
