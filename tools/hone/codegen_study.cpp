@@ -99,9 +99,7 @@ void look(const std::vector<ir::Kernel>& kernels, jit::CodeGenerator& generator,
   if (is_first) study.hot_kernel = hottest(code.kernels);
   const jit::CodeFacts& hot = code.kernels[study.hot_kernel].facts;
   if (hot.hottest < 0) return;
-  const jit::Loop& loop = hot.loops[static_cast<size_t>(hot.hottest)];
-  const std::span<const std::byte> body =
-      (*compiled)[study.hot_kernel]->code().subspan(loop.begin, loop.end - loop.begin);
+  const std::vector<std::byte> body = jit::loop_code((*compiled)[study.hot_kernel]->code(), hot, hot.hottest);
   code.models.push_back(model(body, isa, ""));
   for (const std::string& cpu : options.mcpus) code.models.push_back(model(body, isa, cpu));
 }
