@@ -190,8 +190,9 @@ class Reaching {
     for (size_t a = 0; a < accesses_.size(); ++a)
       in_block[static_cast<size_t>(graph_.block_of[static_cast<size_t>(accesses_[a].operation)])].push_back(
           static_cast<int>(a));
-    std::vector<Bits> in(graph_.blocks.size(), Bits(definitions_.size(), false));
-    for (size_t c = 0; c < cells_.size(); ++c) in[0][c] = true;  // the entry's definitions come first
+    std::vector<Bits> in(graph_.blocks.size(), Bits((definitions_.size() + 63) / 64, 0));
+    for (size_t c = 0; c < cells_.size(); ++c)
+      set(in[0], static_cast<int>(c), true);  // the entry's definitions come first
     for (bool changed = true; changed;) {
       changed = false;
       for (int b : graph_.order) {
@@ -210,11 +211,8 @@ class Reaching {
   }
 
  private:
-  using Bits = std::vector<bool>;
-  static constexpr int kEntry = -1;  // what the slot held before the function was entered
-  struct Definition {
-    int access = kEntry;
-  };
+  using Bits = std::vector<uint64_t>;  // by definition
+  static constexpr int kEntry = -1;    // what the slot held before the function was entered
 
   static bool starts_before(const Place& cell, const Place& place) {
     return std::tie(cell.part, cell.begin) < std::tie(place.part, place.begin);
@@ -222,13 +220,21 @@ class Reaching {
 
   void define(int access, int cell) {
     defined_in_[cell].push_back(static_cast<int>(definitions_.size()));
-    definitions_.push_back({access});
+    definitions_.push_back(access);
   }
 
+  static bool has(const Bits& bits, int d) { return (bits[static_cast<size_t>(d / 64)] >> (d % 64)) & 1; }
+  static void set(Bits& bits, int d, bool value) {
+    uint64_t& word = bits[static_cast<size_t>(d / 64)];
+    const uint64_t bit = uint64_t{1} << (d % 64);
+    word = value ? word | bit : word & ~bit;
+  }
   static bool add(Bits& into, const Bits& from) {
     bool changed = false;
-    for (size_t i = 0; i < from.size(); ++i)
-      if (from[i] && !into[i]) into[i] = changed = true;
+    for (size_t i = 0; i < from.size(); ++i) {
+      changed |= (from[i] & ~into[i]) != 0;
+      into[i] |= from[i];
+    }
     return changed;
   }
 
@@ -236,10 +242,10 @@ class Reaching {
     if (!accesses_[a].store) return;
     for (int c : cells_accessed_[a])
       for (int d : defined_in_[c]) {
-        if (definitions_[d].access == a)
-          reaching[d] = true;
+        if (definitions_[d] == a)
+          set(reaching, d, true);
         else if (!accesses_[a].partial)
-          reaching[d] = false;
+          set(reaching, d, false);
       }
   }
 
@@ -247,8 +253,8 @@ class Reaching {
     bool stored = true, spilled = false;
     for (int c : cells_accessed_[a])
       for (int d : defined_in_[c]) {
-        if (!reaching[d]) continue;
-        const int from = definitions_[d].access;
+        if (!has(reaching, d)) continue;
+        const int from = definitions_[d];
         if (from == kEntry) {
           stored = false;
         } else if (!accesses_[from].saves) {
@@ -263,7 +269,7 @@ class Reaching {
   const FlowGraph& graph_;
   const std::vector<FrameAccess>& accesses_;
   const std::vector<Place> cells_;
-  std::vector<Definition> definitions_;
+  std::vector<int> definitions_;                  // the access that stores, or kEntry
   std::vector<std::vector<int>> defined_in_;      // by cell: definitions
   std::vector<std::vector<int>> cells_accessed_;  // by access
 };
