@@ -2,6 +2,8 @@
 #include "jit/asmjit/folding_internal.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -39,23 +41,30 @@ bool takes_memory(asmjit::InstId id) {
          id == x86::Inst::kIdVmaxps || id == x86::Inst::kIdVpsubd;
 }
 
-// Brings the operand that is the register `id` into last place, where x86 takes memory. False: this instruction has no
-// such form. 231 is a = b * c + a; 213 is a = b * a + c; 132 is a = a * c + b.
-bool move_last(InstNode& user, uint32_t id) {
-  if (user.opCount() != 3 || user.hasExtraReg()) return false;
-  Operand& second = user.op(1);
-  Operand& third = user.op(2);
+// The instruction to use when an operand goes to last place, where x86 takes memory.
+struct Form {
+  asmjit::InstId id;
+  bool swap;  // it is the second now
+};
+
+// Of `user` for its operand that is the register `id`; nothing when there is no such form, or it has memory already.
+// 231 is a = b * c + a; 213 is a = b * a + c; 132 is a = a * c + b.
+std::optional<Form> form_with_last(const InstNode& user, uint32_t id) {
+  if (user.opCount() != 3 || user.hasExtraReg() || user.op(1).isMem() || user.op(2).isMem()) return std::nullopt;
+  const bool second = is_register(user.op(1), id), third = is_register(user.op(2), id);
   const bool fma231 = user.id() == x86::Inst::kIdVfmadd231ps, fma213 = user.id() == x86::Inst::kIdVfmadd213ps;
-  if ((fma231 || fma213) && is_register(user.op(0), id)) return false;
-  if (!fma231 && !fma213 && !takes_memory(user.id())) return false;
-  if (is_register(third, id)) return true;
-  if (!is_register(second, id)) return false;
-  if (fma213)
-    user.setId(x86::Inst::kIdVfmadd132ps);
-  else if (!fma231 && !commutes(user.id()))
-    return false;
-  std::swap(second, third);
-  return true;
+  if (second == third || ((fma231 || fma213) && is_register(user.op(0), id))) return std::nullopt;
+  if (!fma231 && !fma213 && !takes_memory(user.id())) return std::nullopt;
+  if (third) return Form{user.id(), false};
+  if (fma213) return Form{x86::Inst::kIdVfmadd132ps, true};
+  if (fma231 || commutes(user.id())) return Form{user.id(), true};
+  return std::nullopt;
+}
+
+void take_memory(InstNode& user, const Form& form, const x86::Mem& source) {
+  user.setId(form.id);
+  if (form.swap) std::swap(user.op(1), user.op(2));
+  user.setOp(2, source);
 }
 
 x86::Mem operand_of(const InstNode& load) {
@@ -79,11 +88,25 @@ Folding::Value& Folding::value(int element) {
   if (at >= values_.size()) {
     values_.resize(at + 1);
     crosses_.resize(at + 1, false);
+    constants_.resize(at + 1);
+    touched_.resize(at + 1, -1);
   }
   return values_[at];
 }
 
+Folding::Constant& Folding::constant_of(int element) {
+  value(element);
+  return constants_[static_cast<size_t>(element)];
+}
+
+void Folding::touch(int element) {
+  value(element);
+  if (std::exchange(touched_[static_cast<size_t>(element)], run_) != run_) ++current_.elements;
+}
+
 void Folding::use(int element, InstNode* user) {
+  touch(element);
+  current_.uses.push_back({element, user});
   Value& v = value(element);
   if (v.run != run_) {
     crosses_[static_cast<size_t>(element)] = true;
@@ -94,6 +117,8 @@ void Folding::use(int element, InstNode* user) {
 }
 
 void Folding::define(int element, InstNode* load) {
+  touch(element);
+  constant_of(element).only = false;
   Value& v = value(element);
   if (v.run == run_)
     end(element);
@@ -101,6 +126,13 @@ void Folding::define(int element, InstNode* load) {
     defined_.push_back(element);
   v = {.load = load, .user = nullptr, .uses = 0, .run = run_};
   if (load != nullptr) open_.push_back(element);
+}
+
+void Folding::define_constant(int element, uint32_t bits, const x86::Vec& reg) {
+  const Constant before = constant_of(element);
+  define(element, nullptr);
+  constant_of(element) = {
+      .only = before.only && (!before.defined || before.bits == bits), .defined = true, .bits = bits, .reg = reg};
 }
 
 void Folding::store() {
@@ -118,20 +150,67 @@ void Folding::end_run() {
   for (const int element : defined_) end(element);
   defined_.clear();
   open_.clear();
+  runs_.push_back(std::exchange(current_, {}));
   ++run_;
 }
 
-void Folding::apply(x86::Compiler& cc) {
+void Folding::apply(x86::Compiler& cc, size_t registers, const ConstantOperand& constant) {
+  fold_loads(cc);
+  std::set<int> folded;
+  for (const Run& run : runs_) fold_constants(run, registers, constant, folded);
+  // Elsewhere too, or they would still live through the run that had no register for them.
+  for (const int element : folded)
+    for (const Run& run : runs_) fold_constant(run, element, constant);
+}
+
+void Folding::fold_loads(x86::Compiler& cc) {
   for (const Candidate& c : candidates_) {
     if (crosses_[static_cast<size_t>(c.element)]) continue;
-    const uint32_t id = c.load->op(0).id();
     const x86::Mem source = operand_of(*c.load);
-    const std::span<const Operand> ops = operands(*c.user);
-    const bool has_memory = std::any_of(ops.begin(), ops.end(), [](const Operand& op) { return op.isMem(); });
-    if (has_memory || !address_holds(c.load, c.user, source) || !move_last(*c.user, id)) continue;
-    c.user->setOp(2, source);
+    const std::optional<Form> form = form_with_last(*c.user, c.load->op(0).id());
+    if (!form || !address_holds(c.load, c.user, source)) continue;
+    take_memory(*c.user, *form, source);
     cc.removeNode(c.load);
   }
+}
+
+// Those with the fewest uses first, as many as there are elements too many.
+void Folding::fold_constants(const Run& run, size_t registers, const ConstantOperand& constant, std::set<int>& folded) {
+  if (run.elements <= registers) return;
+  std::vector<std::pair<int, int>> constants;  // uses, element
+  for (const Use& use : run.uses) {
+    const Constant& c = constants_[static_cast<size_t>(use.element)];
+    if (!c.only || !c.defined) continue;
+    const auto known =
+        std::find_if(constants.begin(), constants.end(), [&](const auto& k) { return k.second == use.element; });
+    if (known == constants.end()) {
+      constants.emplace_back(1, use.element);
+    } else {
+      ++known->first;
+    }
+  }
+  std::sort(constants.begin(), constants.end());
+  size_t excess = run.elements - registers;
+  for (const auto& [uses, element] : constants) {
+    if (excess == 0) return;
+    if (!fold_constant(run, element, constant)) continue;
+    folded.insert(element);
+    --excess;
+  }
+}
+
+// All uses in this run or none: one that stays needs the register.
+bool Folding::fold_constant(const Run& run, int element, const ConstantOperand& constant) {
+  const Constant& c = constants_[static_cast<size_t>(element)];
+  std::vector<std::pair<InstNode*, Form>> users;
+  for (const Use& use : run.uses) {
+    if (use.element != element) continue;
+    const std::optional<Form> form = form_with_last(*use.user, c.reg.id());
+    if (!form) return false;
+    users.emplace_back(use.user, *form);
+  }
+  for (const auto& [user, form] : users) take_memory(*user, form, constant(c.bits, c.reg));
+  return true;
 }
 
 }  // namespace hone::jit

@@ -29,7 +29,7 @@ class Lowering {
     integers_.begin_function(func);
     block(*ir::task_nest(kernel_).body);
     close_run();
-    vectors_.folding().apply(cc_);
+    vectors_.fold();
     keep_idle_registers_in_memory();
     cc_.endFunc();
     if (!stopped()) return {};
@@ -99,7 +99,7 @@ class Lowering {
   void close_run() {
     if (in_run_) {
       end_part();
-      vectors_.folding().end_run();
+      vectors_.end_run();
     }
     in_run_ = false;
   }

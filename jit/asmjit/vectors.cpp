@@ -310,6 +310,13 @@ void VectorEmitter::record(bool load, bool store) {
   if (store) folding_.store();
 }
 
+void VectorEmitter::fold() {
+  const size_t registers = avx512_ ? 32 : 16;
+  folding_.apply(cc_, registers, [this](uint32_t bits, const Vec& reg) {
+    return splat_operand(bits, static_cast<int>(reg.size() / sizeof(float)));
+  });
+}
+
 void VectorEmitter::keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after) {
   const auto at = static_cast<size_t>(element);
   const Vec reg = virtual_[at].as<Vec>();

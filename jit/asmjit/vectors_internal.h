@@ -33,13 +33,19 @@ class VectorEmitter {
     uses_.clear();
     definition_ = -1;
     emit(op);
-    record(foldable(op), std::is_same_v<Op, ir::Store>);
+    if constexpr (std::is_same_v<Op, ir::Const>) {
+      if (definition_ >= 0)
+        folding_.define_constant(definition_, op.bits, virtual_[static_cast<size_t>(definition_)].template as<Vec>());
+    } else {
+      record(foldable(op), std::is_same_v<Op, ir::Store>);
+    }
   }
 
   // What was emitted, for liveness. The lowering adds loops and branches.
   Lifetimes& lifetimes() { return lifetimes_; }
-  // The same for loads that need no register; the lowering adds the ends of runs.
-  Folding& folding() { return folding_; }
+  // Loads and constants that need no register; the lowering says where runs end, and when all is emitted.
+  void end_run() { folding_.end_run(); }
+  void fold();
   // Keeps register elements in memory from `before` to `after` (cursors in front of and behind a loop).
   void keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after);
 

@@ -79,10 +79,14 @@ void AttentionLowering::gather_group(const Block& block, const Keys& keys, const
     mask = Builder::at(b_.reg("kmask", {.lanes = t_.lanes, .mask = true}));
     b_.lane_mask(mask, p_.d - whole);
   }
+  const bool one_page = p_.page % kKeyGroup == 0;
+  const PagedKey base = one_page ? locate((block.group + group) * kKeyGroup) : PagedKey{};
   b_.serial("kj", 0, kKeyGroup, 1, [&](const Affine& j) {
     Affine key = group * kKeyGroup + j;
     if (p_.window > 0) key = b_.let_max("kl", {keys.first, key});
-    const PagedKey row = locate(block.group * kKeyGroup + b_.let_min("kn", {key, keys.end - 1}));
+    const Affine nearest = b_.let_min("kn", {key, keys.end - 1});
+    const PagedKey row = one_page ? PagedKey{base.page, base.row + nearest - group * kKeyGroup}
+                                  : locate(block.group * kKeyGroup + nearest);
     auto copy = [&](const Affine& c, const RegRef& some) {
       b_.load(x, key_row(row, c), some);
       b_.store({gathered_, {j, c}}, x, some);
