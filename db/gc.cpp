@@ -43,6 +43,7 @@ class Collection {
     empty_runs();
     rankers();
     schedules();
+    codes();
     unreferenced();
     return nothing_hangs();
   }
@@ -193,22 +194,49 @@ class Collection {
     }
   }
 
+  // The newest of its machine, problem, generator, threads and cache mode is the one that is compared with.
+  void codes() {
+    std::vector<int64_t> ids;
+    {
+      Query q = c_.query(
+          "SELECT c.id AS id, p.text AS problem, k.codegen AS codegen FROM codes c JOIN problems p ON p.id = "
+          "c.problem_id JOIN candidates k ON k.id = c.candidate_id WHERE EXISTS (SELECT 1 FROM codes n JOIN candidates "
+          "nk "
+          "ON nk.id = n.candidate_id WHERE n.problem_id = c.problem_id AND n.machine_id = c.machine_id AND "
+          "n.cache_mode = "
+          "c.cache_mode AND nk.program_id = k.program_id AND nk.codegen = k.codegen AND nk.threads = k.threads AND "
+          "(n.measured_at, n.id) > "
+          "(c.measured_at, "
+          "c.id)) ORDER BY c.id");
+      while (q.step()) {
+        ids.push_back(q.integer("id"));
+        report_.dropped.push_back({.what = "code",
+                                   .id = ids.back(),
+                                   .name = fmt::format("{} {}", q.text("problem"), q.text("codegen")),
+                                   .reason = "a newer one was measured"});
+      }
+    }
+    for (const int64_t id : ids)
+      for (size_t i = 0; i < std::size(kEraseCode); ++i) erase(kCodeTables[i], kEraseCode[i], id);
+  }
+
   void unreferenced() {
     const std::pair<const char*, const char*> kUnreferenced[] = {
         {"candidates",
          "DELETE FROM candidates WHERE id NOT IN (SELECT candidate_id FROM samples UNION SELECT candidate_id FROM "
-         "outcomes UNION SELECT winner_id FROM decisions UNION SELECT fallback_id FROM decisions)"},
+         "outcomes UNION SELECT winner_id FROM decisions UNION SELECT fallback_id FROM decisions UNION SELECT "
+         "candidate_id FROM codes)"},
         {"programs", "DELETE FROM programs WHERE id NOT IN (SELECT program_id FROM candidates)"},
         {"problems",
          "DELETE FROM problems WHERE id NOT IN (SELECT problem_id FROM samples UNION SELECT problem_id FROM outcomes "
-         "UNION SELECT problem_id FROM decisions UNION SELECT problem_id FROM runs WHERE problem_id IS NOT NULL)"},
+         "UNION SELECT problem_id FROM decisions UNION SELECT problem_id FROM codes UNION SELECT problem_id FROM runs "
+         "WHERE problem_id IS NOT NULL)"},
         {"machines",
          "DELETE FROM machines WHERE id NOT IN (SELECT machine_id FROM runs UNION SELECT machine_id FROM sessions "
-         "UNION SELECT machine_id FROM schedules)"},
+         "UNION SELECT machine_id FROM schedules UNION SELECT machine_id FROM codes)"},
         {"builds",
          "DELETE FROM builds WHERE id NOT IN (SELECT build_id FROM runs UNION SELECT build_id FROM sessions UNION "
-         "SELECT "
-         "build_id FROM schedules)"}};
+         "SELECT build_id FROM schedules UNION SELECT build_id FROM codes)"}};
     for (const auto& [table, sql] : kUnreferenced) {
       c_.query(sql).run();
       count(table);

@@ -31,7 +31,7 @@ struct GcOptions {
 };
 
 struct GcDrop {
-  std::string what;  // "decision", "run", "session", "ranker", "schedule"
+  std::string what;  // "decision", "run", "session", "ranker", "schedule", "code"
   int64_t id = 0;
   std::string name;  // of a decision its problem and plan; of others what tells them apart
   std::string reason;

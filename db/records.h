@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -149,6 +150,39 @@ struct ScheduleChoice {
   int64_t min_work = 0;              // from which a matmul is faster with a region (matmul::region_work); 0: not found
   std::vector<ForkJoin> fork_joins;  // of each kind, ordered by its name
   int64_t measured_at = 0;           // unix seconds; 0: now
+};
+
+// A stretch of machine code, counted by classes of instructions.
+struct CodePart {
+  int64_t bytes = 0, total = 0, vector = 0, fma = 0, load = 0, store = 0, branch = 0, address = 0, stack = 0,
+          spills = 0, reloads = 0;
+  bool operator==(const CodePart&) const = default;
+};
+
+// What a model of a CPU says of one iteration of a loop.
+struct CodeModel {
+  std::string cpu;
+  double block_rthroughput = 0, cycles = 0, ipc = 0, uops = 0;
+  std::string bottleneck;
+  bool operator==(const CodeModel&) const = default;
+};
+
+// What one code generator made of a program, how fast that was, and what it was compared with.
+struct CodeRecord {
+  MachineLabel machine;
+  BuildLabel build;
+  ProblemKey problem;
+  Candidate candidate;
+  std::string cache_mode;               // "warm", "cold"
+  std::string bits;                     // the results' beside those of the other generators: "equal", "differ", "alone"
+  double compile_ns = 0;                // 0: not timed
+  std::optional<CodePart> whole, loop;  // all of it and its inner loop, where there is one
+  int64_t spilling_loops = 0;           // innermost ones
+  std::vector<CodeModel> models;        // of the loop, ordered by CPU
+  std::vector<int64_t> rounds_ns;       // times of a call, in the order of the rounds
+  double ns = 0;                        // their median; 0: not timed
+  double ratio = 0, ratio_lo = 0, ratio_hi = 0;  // to the native code within rounds, with its interval; 0: none
+  int64_t measured_at = 0;                       // unix seconds; 0: now
 };
 
 }  // namespace hone::db

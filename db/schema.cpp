@@ -14,11 +14,12 @@ constexpr Migration kMigrations[] = {
 #undef X
 };
 
-constexpr Table kTables[] = {{"machines", true},        {"builds", true},         {"problems", true},
-                             {"programs", true},        {"sessions", true},       {"runs", true},
-                             {"candidates", true},      {"samples", false},       {"outcomes", false},
-                             {"decisions", true},       {"rankers", false, true}, {"schedules", true, true},
-                             {"fork_joins", true, true}};
+constexpr Table kTables[] = {
+    {"machines", true},          {"builds", true},      {"problems", true},         {"programs", true},
+    {"sessions", true},          {"runs", true},        {"candidates", true},       {"samples", false},
+    {"outcomes", false},         {"decisions", true},   {"rankers", false, true},   {"schedules", true, true},
+    {"fork_joins", true, true},  {"codes", true, true}, {"code_parts", true, true}, {"code_models", true, true},
+    {"code_samples", true, true}};
 
 int64_t scalar(SQLite::Database& database, const char* sql) { return database.execAndGet(sql).getInt64(); }
 

@@ -80,6 +80,13 @@ class Store {
   // Newest first, of all machines.
   virtual Result<std::vector<ScheduleChoice>> schedules() = 0;
 
+  // ---- code ----
+  // Of one problem, all generators; all or none. In place of those of the same machine, build, problem, candidate,
+  // cache mode and second.
+  virtual Status save_codes(const std::vector<CodeRecord>&) = 0;
+  // Newest first, those of one second in the order of their generators' names.
+  virtual Result<std::vector<CodeRecord>> codes() = 0;
+
   // ---- reading: every decision, newest first, so that a caller who must skip one (case d6) has the next ----
   virtual Result<std::vector<StoredDecision>> decisions_for_problem(const std::string& problem_text) = 0;
   // Ordered by m, then newest first.

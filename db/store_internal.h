@@ -59,6 +59,9 @@ class SqliteStore final : public Store {
   Status save_schedule(const ScheduleChoice& choice) override;
   Result<std::vector<ScheduleChoice>> schedules() override;
 
+  Status save_codes(const std::vector<CodeRecord>& records) override;
+  Result<std::vector<CodeRecord>> codes() override;
+
   Result<std::vector<StoredDecision>> decisions_for_problem(const std::string& problem_text) override;
   Result<std::vector<StoredDecision>> decisions_for_family(const std::string& family) override;
   Result<std::vector<StoredDecision>> all_decisions() override;
@@ -84,6 +87,9 @@ class SqliteStore final : public Store {
   // `verdict` as it is stored: an import may bring one that this version has no name for.
   int64_t insert_decision(int64_t run_id, const Decision& decision, int64_t problem_row, const std::string& verdict);
   void insert_schedule(const ScheduleChoice& choice);  // which is not there yet
+  Status insert_code(const CodeRecord& record);        // which is not there yet
+  // Of the same machine, build, problem, candidate, cache mode and second; 0: none.
+  Result<int64_t> code_row(const CodeRecord& like);
   // Rows were deleted: row numbers that were looked up may be of others.
   void forget_ids() { ids_ = {}; }
 
@@ -174,6 +180,20 @@ int threads_of(int64_t stored);
 std::vector<ForkJoin> read_fork_joins(Connection& connection, int64_t schedule);
 // Every schedule, oldest first in an order of the content only, handed over as it is read.
 Status read_schedules(Connection& connection, const std::function<Status(const ScheduleChoice&)>& sink);
+
+// A code and what belongs to it, by :id.
+inline constexpr const char* kEraseCode[] = {
+    "DELETE FROM code_parts WHERE code_id = :id", "DELETE FROM code_models WHERE code_id = :id",
+    "DELETE FROM code_samples WHERE code_id = :id", "DELETE FROM codes WHERE id = :id"};
+inline constexpr const char* kCodeTables[] = {"code_parts", "code_models", "code_samples", "codes"};
+// What is left out is not asked for.
+struct CodeFilter {
+  std::string problem, machine_key;
+  int64_t id = 0;
+};
+// Codes, oldest first in an order of the content only, handed over as they are read.
+Status read_codes(Connection& connection, const CodeFilter& filter,
+                  const std::function<Status(const CodeRecord&)>& sink);
 
 std::string new_uid();  // 128 random bits, in hex
 int64_t unix_now();

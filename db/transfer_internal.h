@@ -62,12 +62,12 @@ struct DecisionRecord {
 };
 
 using Record = std::variant<MachineLabel, ProblemKey, SessionRecord, RunRecord, SamplesRecord, OutcomeRecord,
-                            DecisionRecord, Ranker, ScheduleChoice>;
+                            DecisionRecord, Ranker, ScheduleChoice, CodeRecord>;
 // Names of the alternatives: as the type of a line, and counted.
-inline constexpr std::string_view kRecordTypes[] = {"machine", "problem",  "session", "run",     "samples",
-                                                    "outcome", "decision", "ranker",  "schedule"};
-inline constexpr std::string_view kRecordCounts[] = {"machines", "problems",  "sessions", "runs",     "samples",
-                                                     "outcomes", "decisions", "rankers",  "schedules"};
+inline constexpr std::string_view kRecordTypes[] = {"machine", "problem",  "session", "run",      "samples",
+                                                    "outcome", "decision", "ranker",  "schedule", "code"};
+inline constexpr std::string_view kRecordCounts[] = {"machines", "problems",  "sessions", "runs",      "samples",
+                                                     "outcomes", "decisions", "rankers",  "schedules", "codes"};
 
 // "FIELD: what is wrong" of the values of a record, whatever it refers to.
 Status check(const Record& record);
@@ -93,6 +93,7 @@ class RecordWriter {
   Status put(const DecisionRecord& decision);
   Status put(const Ranker& ranker);
   Status put(const ScheduleChoice& choice);
+  Status put(const CodeRecord& code);
   Status meet(const RunRecord& run, const Query& stored);
   Result<int64_t> run_row(const std::string& uid) const;
   void count(size_t type, bool added);

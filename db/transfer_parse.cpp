@@ -75,10 +75,26 @@ class Fields {
     if (!value->is_number()) return fault(name, fmt::format("is {}, must be a number", shown(*value)));
     out = value->get<double>();
   }
+  void real_or_null(const char* name, double& out) {
+    const Json* value = find(name);
+    if (value && !value->is_null()) real(name, out);
+  }
   template <typename Read>
   void object(const char* name, Read read) {
     const Json* value = find(name);
     if (value) object_of(name, *value, read);
+  }
+  template <typename Read>
+  void object_or_null(const char* name, Read read) {
+    const Json* value = find(name);
+    if (value && !value->is_null()) object_of(name, *value, read);
+  }
+  void wholes(const char* name, std::vector<int64_t>& out) {
+    const Json* values = find(name);
+    if (!values) return;
+    if (!values->is_array()) return fault(name, fmt::format("is {}, must be an array", shown(*values)));
+    for (size_t i = 0; i < values->size() && status_.ok(); ++i)
+      whole_of(fmt::format("{}[{}]", name, i), (*values)[i], out.emplace_back());
   }
   // [{...}, ...]
   template <typename Read>
@@ -220,8 +236,11 @@ class LineParser {
       case 7:
         out = ranker();
         break;
-      default:
+      case 8:
         out = schedule();
+        break;
+      default:
+        out = code();
         break;
     }
     HONE_RETURN_IF_ERROR(fields_.finish());
@@ -350,6 +369,55 @@ class LineParser {
     });
     fields_.whole("measured_at", s.measured_at);
     return s;
+  }
+
+  void part(const char* name, std::optional<CodePart>& out) {
+    fields_.object_or_null(name, [&](Fields& f) {
+      CodePart& p = out.emplace();
+      f.whole("bytes", p.bytes);
+      f.whole("total", p.total);
+      f.whole("vector", p.vector);
+      f.whole("fma", p.fma);
+      f.whole("load", p.load);
+      f.whole("store", p.store);
+      f.whole("branch", p.branch);
+      f.whole("address", p.address);
+      f.whole("stack", p.stack);
+      f.whole("spills", p.spills);
+      f.whole("reloads", p.reloads);
+    });
+  }
+
+  CodeRecord code() {
+    CodeRecord c;
+    machine_named(c.machine);
+    build(c.build);
+    std::string text;
+    fields_.text("problem", text);
+    problem_named(text, c.problem);
+    candidate("candidate", c.candidate);
+    fields_.text("cache_mode", c.cache_mode);
+    fields_.text("bits", c.bits);
+    fields_.real_or_null("compile_ns", c.compile_ns);
+    part("whole", c.whole);
+    part("loop", c.loop);
+    fields_.whole("spilling_loops", c.spilling_loops);
+    fields_.objects("models", [&](Fields& f) {
+      CodeModel& m = c.models.emplace_back();
+      f.text("cpu", m.cpu);
+      f.real("block_rthroughput", m.block_rthroughput);
+      f.real("cycles", m.cycles);
+      f.real("ipc", m.ipc);
+      f.real("uops", m.uops);
+      f.text("bottleneck", m.bottleneck);
+    });
+    fields_.wholes("rounds_ns", c.rounds_ns);
+    fields_.real_or_null("ns", c.ns);
+    fields_.real_or_null("ratio", c.ratio);
+    fields_.real_or_null("ratio_lo", c.ratio_lo);
+    fields_.real_or_null("ratio_hi", c.ratio_hi);
+    fields_.whole("measured_at", c.measured_at);
+    return c;
   }
 
   void machine_named(MachineLabel& machine) {

@@ -136,6 +136,43 @@ void put(Json& line, const ScheduleChoice& s) {
                    {"measured_at", s.measured_at}});
 }
 
+Json json_of(const std::optional<CodePart>& p) {
+  if (!p) return nullptr;
+  return {{"bytes", p->bytes}, {"total", p->total},   {"vector", p->vector},  {"fma", p->fma},
+          {"load", p->load},   {"store", p->store},   {"branch", p->branch},  {"address", p->address},
+          {"stack", p->stack}, {"spills", p->spills}, {"reloads", p->reloads}};
+}
+
+Json unless_zero(double value) { return value == 0 ? Json(nullptr) : Json(value); }
+
+void put(Json& line, const CodeRecord& c) {
+  Json models = Json::array();
+  for (const CodeModel& m : c.models)
+    models.push_back(Json{{"cpu", text(m.cpu)},
+                          {"block_rthroughput", m.block_rthroughput},
+                          {"cycles", m.cycles},
+                          {"ipc", m.ipc},
+                          {"uops", m.uops},
+                          {"bottleneck", text(m.bottleneck)}});
+  line.update(Json{{"machine", digest(c.machine)},
+                   {"build", json_of(c.build)},
+                   {"problem", text(c.problem.text)},
+                   {"candidate", json_of(c.candidate)},
+                   {"cache_mode", text(c.cache_mode)},
+                   {"bits", text(c.bits)},
+                   {"compile_ns", unless_zero(c.compile_ns)},
+                   {"whole", json_of(c.whole)},
+                   {"loop", json_of(c.loop)},
+                   {"spilling_loops", c.spilling_loops},
+                   {"models", models},
+                   {"rounds_ns", c.rounds_ns},
+                   {"ns", unless_zero(c.ns)},
+                   {"ratio", unless_zero(c.ratio)},
+                   {"ratio_lo", unless_zero(c.ratio_lo)},
+                   {"ratio_hi", unless_zero(c.ratio_hi)},
+                   {"measured_at", c.measured_at}});
+}
+
 }  // namespace
 
 std::string header_line() {

@@ -21,6 +21,10 @@ constexpr size_t kSamplesPerRecord = 100'000;
   "EXISTS (SELECT 1 FROM outcomes y WHERE y.run_id = r.id AND y.problem_id = x.id) OR "                     \
   "EXISTS (SELECT 1 FROM decisions y WHERE y.run_id = r.id AND y.problem_id = x.id)))) "
 
+#define HONE_SELECTED_CODES                                                                               \
+  "FROM codes k JOIN machines km ON km.id = k.machine_id JOIN problems kp ON kp.id = k.problem_id WHERE " \
+  "(:machine = '' OR km.key = :machine) AND (:problem = '' OR kp.text = :problem) "
+
 #define HONE_CANDIDATE_COLUMNS                                                                            \
   "g.text AS program, c.codegen AS codegen, c.codegen_version AS codegen_version, c.threads AS threads, " \
   "c.numerics AS numerics "
@@ -45,6 +49,7 @@ class RecordReader {
     HONE_RETURN_IF_ERROR(problems());
     HONE_RETURN_IF_ERROR(sessions());
     HONE_RETURN_IF_ERROR(runs());
+    HONE_RETURN_IF_ERROR(codes());
     if (options_.problem.empty()) HONE_RETURN_IF_ERROR(schedules());
     return options_.rankers ? rankers() : Status{};
   }
@@ -94,7 +99,8 @@ class RecordReader {
     Query q =
         c_.query("SELECT key, label FROM machines WHERE id IN (SELECT r.machine_id " HONE_SELECTED_RUNS
                  ") OR id IN (SELECT machine_id FROM sessions WHERE id IN (SELECT r.session_id " HONE_SELECTED_RUNS
-                 ")) OR (:problem = '' AND (:machine = '' OR key = :machine) AND id IN (SELECT machine_id FROM "
+                 ")) OR id IN (SELECT k.machine_id " HONE_SELECTED_CODES
+                 ") OR (:problem = '' AND (:machine = '' OR key = :machine) AND id IN (SELECT machine_id FROM "
                  "schedules)) ORDER BY key, label");
     select(q);
     while (q.step()) HONE_RETURN_IF_ERROR(emit(MachineLabel{.key = q.text("key"), .label = q.text("label")}));
@@ -104,6 +110,7 @@ class RecordReader {
   Status problems() {
     Query q = c_.query("SELECT " HONE_PROBLEM_COLUMNS
                        "p.id FROM problems p WHERE p.id IN (SELECT r.problem_id " HONE_SELECTED_RUNS
+                       ") OR p.id IN (SELECT k.problem_id " HONE_SELECTED_CODES
                        ") OR ((:problem = '' OR p.text = :problem) AND p.id IN ("
                        "SELECT problem_id FROM samples WHERE run_id IN (SELECT r.id " HONE_SELECTED_RUNS
                        ") UNION SELECT problem_id FROM outcomes WHERE run_id IN (SELECT r.id " HONE_SELECTED_RUNS
@@ -241,6 +248,11 @@ class RecordReader {
                                                             .decided_at = q.integer("decided_at")}}));
     }
     return {};
+  }
+
+  Status codes() {
+    return read_codes(c_, {.problem = options_.problem, .machine_key = options_.machine_key},
+                      [&](const CodeRecord& code) { return emit(code); });
   }
 
   Status schedules() {

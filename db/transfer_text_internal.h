@@ -7,8 +7,8 @@
 
 namespace hone::db {
 
-// 2: schedules. All of format 1 is read as well.
-inline constexpr int kFormat = 2;
+// 2: schedules. 3: codes. All of the formats before is read as well.
+inline constexpr int kFormat = 3;
 inline constexpr std::string_view kHeader = "hone-export", kEnd = "end";
 
 }  // namespace hone::db

@@ -158,6 +158,65 @@ Status check_one(const ScheduleChoice& s) {
   return {};
 }
 
+Status check_one(const CodePart& p) {
+  HONE_RETURN_IF_ERROR(not_negative("bytes", p.bytes));
+  for (const auto& [name, value] : {std::pair{"vector", p.vector},
+                                    {"fma", p.fma},
+                                    {"load", p.load},
+                                    {"store", p.store},
+                                    {"branch", p.branch},
+                                    {"address", p.address},
+                                    {"stack", p.stack},
+                                    {"spills", p.spills},
+                                    {"reloads", p.reloads}})
+    if (value < 0 || value > p.total)
+      return fault(name, fmt::format("is {}, must be from 0 to total {}", value, p.total));
+  return {};
+}
+
+Status check_one(const CodeModel& m) {
+  HONE_RETURN_IF_ERROR(not_empty("cpu", m.cpu));
+  HONE_RETURN_IF_ERROR(finite("block_rthroughput", m.block_rthroughput, false));
+  HONE_RETURN_IF_ERROR(finite("cycles", m.cycles, false));
+  HONE_RETURN_IF_ERROR(finite("ipc", m.ipc, false));
+  return finite("uops", m.uops, false);
+}
+
+// 0 is "not measured".
+Status check_times(const CodeRecord& c) {
+  for (const auto& [name, value] : {std::pair{"compile_ns", c.compile_ns}, {"ns", c.ns}})
+    if (value != 0) HONE_RETURN_IF_ERROR(check_time(name, value));
+  for (const int64_t ns : c.rounds_ns) HONE_RETURN_IF_ERROR(check_time("rounds_ns", static_cast<double>(ns)));
+  if ((c.ns == 0) != c.rounds_ns.empty()) return fault("ns", "and rounds_ns: one is there, the other is not");
+  if (c.ratio == 0 && c.ratio_lo == 0 && c.ratio_hi == 0) return {};
+  for (const auto& [name, value] : {std::pair{"ratio", c.ratio}, {"ratio_lo", c.ratio_lo}, {"ratio_hi", c.ratio_hi}})
+    HONE_RETURN_IF_ERROR(finite(name, value, true));
+  if (c.ratio < c.ratio_lo * 0.999999 || c.ratio > c.ratio_hi * 1.000001)
+    return fault("ratio", fmt::format("is {}, outside its interval [{}, {}]", c.ratio, c.ratio_lo, c.ratio_hi));
+  return {};
+}
+
+Status check_one(const CodeRecord& c) {
+  HONE_RETURN_IF_ERROR(check_one(c.machine));
+  HONE_RETURN_IF_ERROR(check_one(c.problem));
+  HONE_RETURN_IF_ERROR(check_one(c.candidate, "candidate"));
+  constexpr std::string_view kCaches[] = {"warm", "cold"}, kBits[] = {"equal", "differ", "alone"};
+  HONE_RETURN_IF_ERROR(one_of("cache_mode", c.cache_mode, kCaches));
+  HONE_RETURN_IF_ERROR(one_of("bits", c.bits, kBits));
+  HONE_RETURN_IF_ERROR(not_negative("spilling_loops", c.spilling_loops));
+  for (const auto& [name, part] : {std::pair{"whole", &c.whole}, {"loop", &c.loop}})
+    if (*part)
+      if (const Status s = check_one(**part); !s.ok()) return fault(name, s.message());
+  if (c.loop && (!c.whole || c.loop->bytes > c.whole->bytes)) return fault("loop", "is not within the whole");
+  for (size_t i = 0; i < c.models.size(); ++i) {
+    if (const Status s = check_one(c.models[i]); !s.ok()) return fault("models", s.message());
+    if (i > 0 && c.models[i - 1].cpu >= c.models[i].cpu)
+      return fault("models", fmt::format("has '{}' out of order or twice", c.models[i].cpu));
+  }
+  HONE_RETURN_IF_ERROR(check_times(c));
+  return check_date("measured_at", c.measured_at);
+}
+
 }  // namespace
 
 Status check(const Record& record) {
@@ -398,6 +457,20 @@ Status RecordWriter::put(const ScheduleChoice& s) {
   const bool same = find.text("schedule") == s.schedule && find.integer("min_work") == s.min_work &&
                     read_fork_joins(c_, find.integer("id")) == s.fork_joins;
   return same ? Status{} : fault("measured_at", fmt::format("{} is of another measurement here", s.measured_at));
+}
+
+Status RecordWriter::put(const CodeRecord& code) {
+  HONE_ASSIGN_OR_RETURN(const int64_t there, store_.code_row(code));
+  if (there == 0) return store_.insert_code(code);
+  met_ = true;  // looking it up may have made rows of its texts
+  std::string stored;
+  HONE_RETURN_IF_ERROR(read_codes(c_, {.id = there}, [&](const CodeRecord& found) {
+    stored = to_line(found);
+    return Status{};
+  }));
+  return stored == to_line(code)
+             ? Status{}
+             : fault("measured_at", fmt::format("{} is of another measurement here", code.measured_at));
 }
 
 }  // namespace hone::db

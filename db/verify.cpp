@@ -54,6 +54,18 @@ constexpr const char* kRules[] = {
     "SELECT 'schedule ' || id || ': ' || schedule || ' was chosen, yet not measured' AS fault FROM schedules s WHERE "
     "NOT "
     "EXISTS (SELECT 1 FROM fork_joins f WHERE f.schedule_id = s.id AND f.schedule = s.schedule) ORDER BY id",
+    // code: a loop is a part of it, a ratio is within its interval, a time has rounds
+    "SELECT 'code ' || l.code_id || ': its loop has ' || l.bytes || ' bytes, more than all of it' AS fault FROM "
+    "code_parts "
+    "l WHERE l.part = 'loop' AND NOT EXISTS (SELECT 1 FROM code_parts w WHERE w.code_id = l.code_id AND w.part = "
+    "'whole' "
+    "AND w.bytes >= l.bytes) ORDER BY l.code_id",
+    "SELECT 'code ' || id || ': ratio ' || ratio || ' is outside its interval [' || ratio_lo || ', ' || ratio_hi || "
+    "']' AS "
+    "fault FROM codes WHERE ratio < ratio_lo * 0.999999 OR ratio > ratio_hi * 1.000001 ORDER BY id",
+    "SELECT 'code ' || id || ': a time of ' || ns || ' ns, yet no round' AS fault FROM codes c WHERE ns IS NOT NULL "
+    "AND NOT "
+    "EXISTS (SELECT 1 FROM code_samples s WHERE s.code_id = c.id) ORDER BY id",
     // a correlation is one
     "SELECT 'ranker ' || id || ': correlation ' || correlation || ' or ' || baseline_correlation || ' is outside "
     "[-1, 1]' AS fault FROM rankers WHERE abs(correlation) > 1.000001 OR abs(baseline_correlation) > 1.000001 ORDER BY "

@@ -110,6 +110,29 @@ inline ScheduleChoice schedule_choice(int threads, int64_t measured_at, const st
           .measured_at = measured_at};
 }
 
+// What one generator made of a problem; sound for verify().
+inline CodeRecord code_record(const std::string& codegen, int64_t measured_at, int64_t m = 1) {
+  CodeRecord c{.machine = {.key = "x86-64:avx2", .label = "{}"},
+               .build = {.engine = "hone test", .codegens = "asmjit=1"},
+               .problem = problem(m),
+               .candidate = candidate("tuned"),
+               .cache_mode = "warm",
+               .bits = "equal",
+               .compile_ns = 450'000.5,
+               .whole = CodePart{.bytes = 900, .total = 200, .vector = 100, .fma = 40, .load = 60, .spills = 10},
+               .loop = CodePart{.bytes = 190, .total = 32, .vector = 28, .fma = 16, .load = 12, .branch = 1},
+               .spilling_loops = 1,
+               .models = {{"skylake", 24, 24.5, 3.25, 102, "resource SKXPort0"}, {"znver4", 48, 62.25, 1.5, 112, ""}},
+               .rounds_ns = {1000, 1010, 990},
+               .ns = 1000,
+               .ratio = 1.01,
+               .ratio_lo = 1,
+               .ratio_hi = 1.02,
+               .measured_at = measured_at};
+  c.candidate.codegen = codegen;
+  return c;
+}
+
 inline int64_t rows(Store& store, const std::string& table) {
   const auto counts = store.counts();
   EXPECT_TRUE(counts.ok());

@@ -88,6 +88,27 @@ TEST(DbGc, OfSchedulesTheNewestOfMachineBuildAndThreadsStays) {
   EXPECT_THAT(*store->verify(), IsEmpty());
 }
 
+TEST(DbGc, OfCodesTheNewestOfProblemProgramAndGeneratorStays) {
+  const auto store = must_open(":memory:");
+  for (const int64_t at : {100, 200, 300})
+    ASSERT_TRUE(store->save_codes({code_record("asmjit", at), code_record("llvm", at)}).ok());
+  ASSERT_TRUE(store->save_codes({code_record("asmjit", 50, 2)}).ok());
+  CodeRecord other = code_record("asmjit", 50);
+  other.candidate.program = "other";
+  CodeRecord cold = code_record("asmjit", 50);
+  cold.cache_mode = "cold";
+  ASSERT_TRUE(store->save_codes({other, cold}).ok());
+  EXPECT_EQ(dropped(collect(*store), "code").size(), 4u);
+  EXPECT_EQ(rows(*store, "codes"), 5);
+  EXPECT_EQ(rows(*store, "code_parts"), 10);
+  EXPECT_EQ(rows(*store, "code_models"), 10);
+  EXPECT_EQ(rows(*store, "code_samples"), 15);
+  EXPECT_EQ(rows(*store, "candidates"), 3) << "what codes refer to stays";
+  EXPECT_EQ(rows(*store, "problems"), 2);
+  EXPECT_THAT(*store->verify(), IsEmpty());
+  EXPECT_THAT(collect(*store).dropped, IsEmpty()) << "once is enough";
+}
+
 TEST(DbGc, GroupsAreByThreadsMachineAndProblem) {
   const auto store = must_open(":memory:");
   for (int64_t i = 0; i < 3; ++i) {

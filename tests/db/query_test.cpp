@@ -124,7 +124,7 @@ TEST_F(DbQuery, FaultsAreOneLineThatHelps) {
       {"SELEC 1", "near \"SELEC\": syntax error, at column 1"},
       {"SELECT nope FROM plans", "no such column: nope"},
       {"SELECT *\nFROM nope", "tables: builds, candidates"},
-      {"SELECT * FROM nope", "views: plans, timings"},
+      {"SELECT * FROM nope", "views: code_quality, plans, timings"},
       {"", "no statement"},
       {" -- only\n/* comments */ ;;", "no statement"},
       {"SELECT 1; SELECT 2", "more than one statement"},

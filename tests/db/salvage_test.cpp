@@ -45,6 +45,7 @@ void populate(const std::string& path) {
   ASSERT_TRUE(
       store->save_ranker({.machine_key = "k", .features = "f", .trained_at = 1, .model = std::string(9000, 'z')}).ok());
   ASSERT_TRUE(store->save_schedule(schedule_choice(2, 1)).ok());
+  ASSERT_TRUE(store->save_codes({code_record("asmjit", 1), code_record("llvm", 1)}).ok());
 }
 
 using Rows = std::set<std::string>;
@@ -76,7 +77,9 @@ class DbSalvage : public testing::Test {
     populate(whole_->file("a.db"));
     SQLite::Database database(whole_->file("a.db"));
     content_ = new std::map<std::string, Rows>(content(database));
-    for (const char* made_again : {"rankers", "schedules", "fork_joins"}) content_->erase(made_again);
+    for (const char* made_again :
+         {"rankers", "schedules", "fork_joins", "codes", "code_parts", "code_models", "code_samples"})
+      content_->erase(made_again);
   }
   static void TearDownTestSuite() {
     delete whole_;

@@ -52,6 +52,11 @@ TEST(DbSchema, EveryOldVersionOpensWithItsContent) {
       EXPECT_EQ(store->mode(), mode);
       EXPECT_EQ(store->message(), "");
       expect_fixture_content(*store);
+      ASSERT_EQ(store->codes()->size(), version >= 4 ? 2u : 0u);
+      if (version < 4) continue;
+      EXPECT_EQ(store->codes()->front().candidate.codegen, "llvm");
+      EXPECT_FALSE(store->codes()->front().loop.has_value());
+      EXPECT_EQ(store->codes()->back().loop->fma, 16);
     }
   }
 }

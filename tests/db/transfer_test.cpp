@@ -111,6 +111,18 @@ void fill_randomly(Store& store, uint32_t seed, int runs) {
     choice.min_work = pick(1000);
     choice.fork_joins.resize(static_cast<size_t>(1 + pick(2)));
     ASSERT_TRUE(store.save_schedule(choice).ok());
+    std::vector<CodeRecord> codes;
+    for (const char* codegen : {"asmjit", "llvm"}) {
+      CodeRecord code = code_record(codegen, static_cast<int64_t>(random()), 1 + pick(3));
+      code.machine.label = odd[pick(6)];
+      code.candidate.program = odd[pick(5)];
+      if (pick(2)) code.loop.reset();
+      if (pick(3) == 0) code.loop.reset(), code.whole.reset(), code.models.clear();
+      if (pick(2)) code.ratio = code.ratio_lo = code.ratio_hi = 0;
+      if (pick(3) == 0) code.ns = 0, code.rounds_ns.clear();
+      codes.push_back(std::move(code));
+    }
+    ASSERT_TRUE(store.save_codes(codes).ok());
   }
 }
 
@@ -146,11 +158,30 @@ TEST(DbTransfer, SchedulesGoWithTheirMachine) {
               HasSubstr("measured_at 100 is of another measurement here"));
 }
 
-TEST(DbTransfer, FormatOneIsStillRead) {
+TEST(DbTransfer, CodesGoWithTheirProblemAndMachine) {
+  const auto store = must_open(":memory:"), copy = must_open(":memory:");
+  ASSERT_TRUE(store->save_codes({code_record("asmjit", 100), code_record("llvm", 100)}).ok());
+  CodeRecord other = code_record("llvm", 100, 2);
+  other.machine.key = "x86-64:avx512";
+  ASSERT_TRUE(store->save_codes({other}).ok());
+  EXPECT_EQ(added(import_text(*copy, export_text(*store, {.problem = problem(2).text}))), 3)
+      << "machine, problem, code";
+  ASSERT_EQ(copy->codes()->size(), 1u);
+  EXPECT_EQ(copy->codes()->front().machine.key, other.machine.key);
+  EXPECT_EQ(added(import_text(*copy, export_text(*store, {.machine_key = "x86-64:avx2"}))), 4);
+  EXPECT_EQ(export_text(*copy), export_text(*store));
+  other.rounds_ns[0] += 1;
+  ASSERT_TRUE(store->save_codes({other}).ok());
+  EXPECT_THAT(import_text(*copy, export_text(*store)).status().message(),
+              HasSubstr("measured_at 100 is of another measurement here"));
+}
+
+TEST(DbTransfer, FormatsBeforeAreStillRead) {
   const auto store = must_open(":memory:");
-  std::string text = export_text(*must_open(":memory:"));
-  text.replace(text.find("\"format\":2"), 10, "\"format\":1");
-  EXPECT_TRUE(import_text(*store, text).ok());
+  const std::string text = export_text(*must_open(":memory:"));
+  const std::string newest = "\"format\":3";
+  for (const char* format : {"\"format\":1", "\"format\":2"})
+    EXPECT_TRUE(import_text(*store, std::string(text).replace(text.find(newest), newest.size(), format)).ok());
 }
 
 TEST(DbTransfer, FewMoreSamplesChangeFewLines) {
@@ -310,8 +341,8 @@ TEST(DbTransfer, WrongLinesAreNamedAndNothingIsWritten) {
        "e.jsonl:1: no JSON"},
       {"[1]\n", "not a JSON object with a type"},
       {"{\"type\":\"run\"}\n", "has to begin with a header"},
-      {"{\"type\":\"hone-export\",\"format\":3,\"schema\":2}\n", "format 3 is newer than this hone reads"},
-      {"{\"type\":\"hone-export\",\"format\":0,\"schema\":2}\n", "format is 0, must be from 1 to 2"},
+      {"{\"type\":\"hone-export\",\"format\":4,\"schema\":2}\n", "format 4 is newer than this hone reads"},
+      {"{\"type\":\"hone-export\",\"format\":0,\"schema\":2}\n", "format is 0, must be from 1 to 3"},
       {"{\"type\":\"hone-export\",\"format\":\"1\",\"schema\":2}\n", "format is \"1\", must be a whole number"},
       {good.substr(0, good.size() - end.size()), "cut short: the end record is missing"},
       {good.substr(0, good.size() / 2), "cut short"},

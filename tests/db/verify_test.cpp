@@ -59,6 +59,16 @@ TEST(DbVerify, FindsRunsAndSessionsThatContradict) {
               Contains(HasSubstr("ranker 1: correlation 1.5")));
 }
 
+TEST(DbVerify, FindsCodesThatContradictThemselves) {
+  const std::string code =
+      "INSERT INTO codes SELECT 1, m.id, b.id, 1, 1, 'warm', 'equal', 0, 5.0, 7.0, 2.0, 1.0, 1.5, 9 FROM machines m, "
+      "builds b; ";
+  EXPECT_THAT(faults_after(code), testing::AllOf(Contains(HasSubstr("code 1: ratio 2.0 is outside its interval")),
+                                                 Contains(HasSubstr("code 1: a time of 7.0 ns, yet no round"))));
+  EXPECT_THAT(faults_after(code + "INSERT INTO code_parts VALUES(1, 'loop', 9, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)"),
+              Contains(HasSubstr("code 1: its loop has 9 bytes")));
+}
+
 TEST(DbVerify, FindsADanglingReference) {
   EXPECT_THAT(faults_after("DELETE FROM programs WHERE id = 1"), Contains(HasSubstr("refers to a row of programs")));
 }

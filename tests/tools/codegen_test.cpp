@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -70,6 +74,11 @@ class HoneCodegen : public NeedsCode {
   std::string list(const std::string& text) const {
     std::ofstream(file("list.txt")) << text;
     return file("list.txt");
+  }
+
+  static std::string read(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
   }
 
   std::set<std::string> generators_;
@@ -260,6 +269,106 @@ TEST_F(HoneCodegen, AListHasADistribution) {
   EXPECT_EQ(md.code, 0) << md.err;
   EXPECT_THAT(md.out, HasSubstr("geomean"));
   EXPECT_THAT(md.out, Not(HasSubstr("inner loop of")));
+}
+
+// Rows of a list go to the database, are read by SQL, and travel with an export; a problem that is typed only looks.
+TEST_F(HoneCodegen, RowsOfAListAreStored) {
+  ASSERT_EQ(hone(quick({kProblem})).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(file("plans.db")));
+  const std::string path = list("matmul:f32:m={1,4},n=32,k=16\n");
+  ASSERT_EQ(hone(quick({"--shapes", path})).code, 0);
+  const Outcome q =
+      hone({"db", "query", "-o", "json",
+            "SELECT problem, codegen, ns, fma, loop_fma, bits, ratio FROM code_quality ORDER BY problem"});
+  ASSERT_EQ(q.code, 0) << q.err;
+  const Json rows = Json::parse(q.out)["query"];
+  ASSERT_EQ(rows.size(), 2 * generators_.size()) << q.out;
+  for (const Json& row : rows) {
+    EXPECT_THAT(row["problem"], StartsWith("matmul:f32:m="));
+    EXPECT_GT(row["ns"], 0);
+    EXPECT_EQ(row["bits"], generators_.size() > 1 ? "equal" : "alone");
+    EXPECT_TRUE(has("llvm") ? row["loop_fma"] > 0 : row["loop_fma"].is_null()) << row;
+  }
+  ASSERT_EQ(hone({"db", "export", file("all.jsonl")}).code, 0);
+  const Setting other{.env = {{"HONE_DB", file("other.db")}}};
+  ASSERT_EQ(hone({"db", "import", file("all.jsonl")}, other).code, 0);
+  EXPECT_EQ(hone({"db", "query", "SELECT * FROM code_quality"}, other).out,
+            hone({"db", "query", "SELECT * FROM code_quality"}).out);
+  EXPECT_EQ(hone({"db", "verify"}, other).code, 0);
+}
+
+TEST_F(HoneCodegen, AStoreThatTakesNoRowsFailsAfterTheResults) {
+  const std::string path = list("matmul:f32:m={1,4},n=32,k=16\n");
+  ASSERT_EQ(hone(quick({"--shapes", path})).code, 0);
+  ASSERT_EQ(::truncate(file("plans.db").c_str(), 0), 0);
+  ASSERT_EQ(hone(quick({"--shapes", path})).code, 0) << "an empty file is a new database";
+  const Outcome full = hone(quick({"--shapes", path}), {.file_limit = 4096});
+  EXPECT_EQ(full.code, 1) << full.err;
+  EXPECT_EQ(Json::parse(full.out)["codegen"].size(), 2u);
+  EXPECT_THAT(full.err, HasSubstr("rows are not stored: "));
+}
+
+// What a browser would trip over: elements that are not closed in order, attributes without quotes, bare < or &.
+std::string markup_fault(const std::string& html) {
+  std::vector<std::string> open;
+  size_t at = html.starts_with("<!DOCTYPE html>") ? 15 : 0;
+  if (at == 0) return "no document type";
+  while (at < html.size()) {
+    const size_t next = html.find_first_of("<&>", at);
+    if (next == std::string::npos) break;
+    const std::string where = html.substr(next, 60);
+    if (html[next] == '>') return "a bare > at " + where;
+    if (html[next] == '&') {
+      const size_t end = html.find(';', next);
+      if (end == std::string::npos || end - next > 6) return "a bare & at " + where;
+      at = end + 1;
+      continue;
+    }
+    const size_t end = html.find('>', next);
+    if (end == std::string::npos) return "an unclosed tag at " + where;
+    std::string tag = html.substr(next + 1, end - next - 1);
+    at = end + 1;
+    if (std::count(tag.begin(), tag.end(), '"') % 2 != 0 || tag.find('<') != std::string::npos) return where;
+    if (tag.starts_with('/')) {
+      if (open.empty() || open.back() != tag.substr(1)) return where + " closes <" + (open.empty() ? "" : open.back());
+      open.pop_back();
+    } else if (!tag.ends_with('/')) {
+      open.push_back(tag.substr(0, tag.find(' ')));
+      if (open.back() == "style") at = html.find("</style>", at);
+      if (open.back() == "script") return "a script";
+    }
+  }
+  return open.empty() ? "" : "never closed: " + open.back();
+}
+
+TEST_F(HoneCodegen, ThePageIsWellFormedAndStandsAlone) {
+  const std::string page = file("page.html"), evil = file("<script>&\"'.db");
+  const Outcome o = hone(quick({kProblem, "attention:f32:b=1,hq=1,hkv=1,q=4,kv=20,d=8", "--html", page, "--db", evil}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string html = read(page);
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_THAT(html, HasSubstr("&lt;script&gt;&amp;"));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  for (const char* outside : {"http:", "https:", "src=", "url(", "@import"}) EXPECT_THAT(html, Not(HasSubstr(outside)));
+  EXPECT_THAT(html, HasSubstr(kProblem));
+  EXPECT_THAT(html, HasSubstr("<svg "));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme: dark"));
+  EXPECT_EQ(html.find("<td class=\"fma\">vfmadd231ps ") != std::string::npos, generators_.size() > 1);
+}
+
+TEST_F(HoneCodegen, ThePageIsWrittenWholeOrNotAtAll) {
+  refused({kProblem, "--html", file("no/such/folder/p.html")}, 2, "cannot write");
+  refused({kProblem, "--html", file("")}, 2, "is a folder");
+  refused({kProblem, "--html", ""}, 2, "must not be empty");
+  const std::string path = list("matmul:f32:m={1,4},n=32,k=16\n");
+  ASSERT_EQ(hone(quick({"--shapes", path})).code, 0);
+  refused({kProblem, "--html", file("plans.db")}, 2, "is a database, not to be replaced");
+  std::ofstream(file("page.html")) << "as it was";
+  const Outcome full = hone(quick({kProblem, "--html", file("page.html")}), {.file_limit = 600});
+  EXPECT_EQ(full.code, 1) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("cannot write"));
+  EXPECT_EQ(read(file("page.html")), "as it was");
+  EXPECT_EQ(Json::parse(full.out)["codegen"].size(), 1u) << "results are printed all the same";
 }
 
 TEST_F(HoneCodegen, OneThatFailsDoesNotCostTheOthersTheirTurn) {

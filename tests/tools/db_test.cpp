@@ -173,7 +173,7 @@ TEST_F(HoneDb, ImportRefusesWithFileLineAndField) {
   for (size_t at = 0; (at = unusual.find("m=4,n=32,k=16", at)) != std::string::npos;)
     unusual.replace(at, 13, "k=16,n=32,m=4");
   refused({"db", "import", write("unusual.jsonl", unusual)}, 2, "must be written 'matmul:f32:m=4,n=32,k=16'");
-  refused({"db", "import", write("new.jsonl", with("\"format\":1", "\"format\":3"))}, 1, "update hone");
+  refused({"db", "import", write("new.jsonl", with("\"format\":1", "\"format\":4"))}, 1, "update hone");
   std::string garbage(1 << 16, '\0');
   std::mt19937 random(5);
   for (char& c : garbage) c = static_cast<char>(random());

@@ -5,11 +5,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "autotune/measure/peak.h"
+#include "engine/base/version.h"
 #include "engine/plan/resolver.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/codegen_html.h"
 #include "tools/hone/codegen_report.h"
+#include "tools/hone/codegen_store.h"
+#include "tools/hone/new_file.h"
 #include "tools/hone/regions.h"
 
 namespace hone::cli {
@@ -17,7 +22,7 @@ namespace {
 
 struct CodegenArgs {
   ProblemArgs problems;
-  std::string program, isa, codegen, llvm_opt, numerics, db, output = "md", cache = "warm";
+  std::string program, isa, codegen, llvm_opt, numerics, db, html, output = "md", cache = "warm";
   std::vector<std::string> mcpus;
   int threads = 1, repetitions = 25;
   double seconds = 3;
@@ -31,7 +36,9 @@ struct Setup {
   Format format = Format::kMd;
   std::string program, numerics;
   std::optional<Isa> isa;
-  Machine described;  // that programs are chosen for
+  std::optional<NewFile> html;
+  std::unique_ptr<db::Store> store;  // of a list, to write to; else to read
+  Machine described;                 // that programs are chosen for
   plan::Target target;
   plan::Decisions decisions;
   StudyOptions options;
@@ -106,14 +113,19 @@ Result<Setup> prepare(const CodegenArgs& args) {
   StudyOptions& o = s.options;
   HONE_ASSIGN_OR_RETURN(o.generators, generators_of(args));
   HONE_RETURN_IF_ERROR(check_mcpus(args.mcpus));
+  if (!args.html.empty()) {
+    HONE_ASSIGN_OR_RETURN(NewFile page, NewFile::create(args.html, "codegen.html"));
+    s.html.emplace(std::move(page));
+  }
   o.mcpus = args.mcpus;
   o.threads = args.threads, o.repetitions = args.repetitions, o.seconds = args.seconds, o.seed = args.seed;
   o.cache = args.cache == "warm" ? autotune::CacheMode::kWarm : autotune::CacheMode::kCold;
   HONE_ASSIGN_OR_RETURN(o.machine, executing_machine());
   HONE_ASSIGN_OR_RETURN(s.described, described_machine());
-  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_store(args.db, db::OpenMode::kReadOnly));
-  HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*store));
-  HONE_ASSIGN_OR_RETURN(const plan::RegionPolicy regions, region_policy_in_force(store.get(), o.machine, args.threads));
+  HONE_ASSIGN_OR_RETURN(s.store, open_store(args.db, s.is_list ? db::OpenMode::kReadWrite : db::OpenMode::kReadOnly));
+  HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*s.store));
+  HONE_ASSIGN_OR_RETURN(const plan::RegionPolicy regions,
+                        region_policy_in_force(s.store.get(), o.machine, args.threads));
   o.schedule = regions.schedule.kind;
   s.target = plan::make_target(s.described, args.threads, jit::compiling_generators(), plan::Purpose::kAsk);
   if (o.machine.best_isa().ok()) {
@@ -182,6 +194,25 @@ void progress(const Study& study, const Setup& s, size_t number) {
                    r.ratio ? fmt::format("llvm / asmjit {:.3f}", r.ratio->mid) : r.why_not));
 }
 
+// Rows of a list are kept as they are measured. A store that takes none fails the command once, and ends no study.
+Status keep(const Study& study, Setup& s) {
+  if (!s.is_list || s.store == nullptr) return {};
+  const Status stored = s.store->save_codes(code_records(study, s.options.machine));
+  if (!stored.ok()) s.store.reset();
+  return stored.ok() ? Status() : Status(stored.code(), fmt::format("rows are not stored: {}", stored.message()));
+}
+
+Status write_page(const Results& r, Setup& s) {
+  if (!s.html) return {};
+  const Machine& m = s.options.machine;
+  const PageFacts facts{.machine = fmt::format("{} ({})", m.brand.empty() ? m.vendor : m.brand, m.key()),
+                        .build = std::string(engine_label()),
+                        .date = utc(std::time(nullptr)) + " UTC",
+                        .command = command_line()};
+  HONE_RETURN_IF_ERROR(s.html->write(codegen_html(r.studies, facts)));
+  return s.html->commit();
+}
+
 int run_codegen(const CodegenArgs& args) {
   Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
@@ -197,6 +228,7 @@ int run_codegen(const CodegenArgs& args) {
     Status status = made.status();
     if (made.ok()) {
       progress(*made, s, i + 1);
+      status = keep(*made, s);
       if (!made->failed.empty() && !interrupted()) status = internal_error(made->failed);
       results.studies.push_back(std::move(*made));
     } else {
@@ -210,6 +242,7 @@ int run_codegen(const CodegenArgs& args) {
   if (!results.studies.empty() && !results.studies.front().no_counters.empty())
     note(fmt::format("no hardware counters: {}", results.studies.front().no_counters));
   write(results, s);
+  if (const Status page = write_page(results, s); !page.ok() && failure.ok()) failure = page;
   if (!failure.ok()) return fail(failure);
   return interrupted() ? kInterrupted : kDone;
 }
@@ -246,6 +279,8 @@ void add_codegen(CLI::App& app, Run& run) {
       ->check(CLI::IsMember({"warm", "cold"}));
   command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(seed());
   command->add_option("--db", args->db, "database file")->check(not_empty());
+  command->add_option("--html", args->html, "besides, a page for a browser with charts and aligned inner loops")
+      ->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl or sql");
   command->add_flag("--json", args->json, "same as -o json");
   command->callback([args, &run] { run = [args] { return run_codegen(*args); }; });

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tools/hone/codegen_align.h"
@@ -272,11 +273,6 @@ std::string side_by_side(const Study& s, const GeneratorCode& left, const Genera
   return out;
 }
 
-std::string bits_text(const Study& s) {
-  if (!s.bits_equal) return fmt::format("bits not compared: {}", s.bits_why);
-  return *s.bits_equal ? "bits equal" : fmt::format("BITS DIFFER: {}", s.bits_why);
-}
-
 // ---- over all problems ----
 
 struct Ratio {
@@ -356,14 +352,25 @@ Table codegen_table(std::span<const Study> studies) {
   return table;
 }
 
+std::string bits_text(const Study& s) {
+  if (!s.bits_equal) return fmt::format("bits not compared: {}", s.bits_why);
+  return *s.bits_equal ? "bits equal" : fmt::format("BITS DIFFER: {}", s.bits_why);
+}
+
+std::vector<Table> study_tables(const Study& s) {
+  std::vector<Table> tables;
+  for (Table& table : std::array{times(s), code_facts(s), models(s), counted(s)})
+    if (!table.rows.empty()) tables.push_back(std::move(table));
+  return tables;
+}
+
 std::string study_text(const Study& s) {
   std::string out = fmt::format("{}\n    {}  ({})\n    {} thread(s), caches {}, {}\n", op::to_string(s.problem),
                                 op::to_string(s.program), s.reason, s.threads, s.cache, bits_text(s));
   for (const GeneratorCode& code : s.codes)
     if (const int loops = code.spilling_loops(); loops > 0)
       out += fmt::format("    {} inner loop(s) of {} spill\n", loops, code.codegen);
-  for (const Table& table : {times(s), code_facts(s), models(s), counted(s)})
-    if (const std::string text = render(table, Format::kMd); !text.empty()) out += "\n" + text;
+  for (const Table& table : study_tables(s)) out += "\n" + render(table, Format::kMd);
   if (s.codes.size() > 1)
     if (const std::string loops = side_by_side(s, s.codes[0], s.codes[1]); !loops.empty()) out += "\n" + loops;
   return out;

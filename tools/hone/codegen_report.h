@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tools/hone/codegen.h"
 #include "tools/hone/json.h"
@@ -14,7 +15,12 @@ namespace hone::cli {
 Json study_json(const Study& study);
 // One row a generator, for csv and sql.
 Table codegen_table(std::span<const Study> studies);
-// All about one problem: tables, and the inner loops of the first two generators side by side.
+// What is known of one problem, for people: times, counts of all of the code and of inner loops, models, counters.
+// Tables without rows are left out.
+std::vector<Table> study_tables(const Study& study);
+// "bits equal", or why not.
+std::string bits_text(const Study& study);
+// All about one problem: these tables, and the inner loops of the first two generators side by side.
 std::string study_text(const Study& study);
 // One row a problem.
 Table overview_table(std::span<const Study> studies);

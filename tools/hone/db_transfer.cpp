@@ -15,6 +15,7 @@
 
 #include "kernels/op/op.h"
 #include "tools/hone/db.h"
+#include "tools/hone/new_file.h"
 
 namespace hone::cli {
 namespace {
@@ -26,88 +27,7 @@ struct TransferArgs : DbArgs {
   bool rankers = false;
 };
 
-Status cannot(const char* verb, const std::string& path) {
-  const std::string message = fmt::format("cannot {} {}: {}", verb, path, std::strerror(errno));
-  return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? resource_exhausted(message) : invalid_argument(message);
-}
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { (void)std::fclose(file); }
-};
-using FilePtr = std::unique_ptr<std::FILE, CloseFile>;
-
 // ---- writing ----
-
-// The file at `path` as it will be. Nothing of it is seen before commit().
-class NewFile {
- public:
-  static Result<NewFile> create(const std::string& path) {
-    NewFile file;
-    file.path_ = path;
-    struct stat there {};
-    if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-      if (S_ISDIR(there.st_mode))
-        return invalid_argument(fmt::format("{} is a folder; name a file, such as {}/hone.jsonl", path, path));
-      file.file_.reset(std::fopen(path.c_str(), "w"));  // a device or a pipe
-      return file.file_ ? Result<NewFile>(std::move(file)) : cannot("write", path);
-    }
-    if (is_database(path))
-      return invalid_argument(
-          fmt::format("{} is a database, not to be replaced by an export; name another file", path));
-    std::error_code error;
-    const fs::path target = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
-    file.path_ = target.string();
-    file.temporary_ = file.path_ + ".XXXXXX";
-    const int fd = mkstemp(file.temporary_.data());
-    if (fd < 0) {
-      file.temporary_.clear();
-      return cannot("write", path);
-    }
-    const mode_t mask = umask(0);
-    umask(mask);
-    (void)fchmod(fd, 0666 & ~mask);  // mkstemp's 0600 otherwise
-    file.file_.reset(fdopen(fd, "w"));
-    if (!file.file_) {
-      const Status status = cannot("write", path);
-      (void)close(fd);
-      return status;
-    }
-    return file;
-  }
-  NewFile(NewFile&& other) noexcept
-      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, "")), file_(std::move(other.file_)) {}
-  NewFile& operator=(NewFile&&) = delete;
-  ~NewFile() {
-    if (!temporary_.empty()) (void)unlink(temporary_.c_str());
-  }
-
-  Status write(std::string_view text) {
-    errno = 0;
-    return std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() ? Status{} : cannot("write", path_);
-  }
-  Status commit() {
-    errno = 0;
-    if (std::fflush(file_.get()) != 0) return cannot("write", path_);
-    if (temporary_.empty()) return {};
-    if (fsync(fileno(file_.get())) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0)
-      return cannot("write", path_);
-    temporary_.clear();
-    return {};
-  }
-
- private:
-  NewFile() = default;
-  static bool is_database(const std::string& path) {
-    constexpr std::string_view kMagic = "SQLite format 3";
-    const FilePtr file(std::fopen(path.c_str(), "r"));
-    char head[kMagic.size()] = {};
-    return file && std::fread(head, 1, sizeof head, file.get()) == sizeof head &&
-           std::string_view(head, sizeof head) == kMagic;
-  }
-
-  std::string path_, temporary_;
-  FilePtr file_;
-};
 
 // Header first, but not before there is a record: an export of nothing that was asked for is a slip.
 Status export_to(db::Store& store, const db::ExportOptions& options, const db::LineSink& write) {
@@ -147,7 +67,7 @@ int run_export(const TransferArgs& args) {
     });
     return status.ok() ? kDone : fail_or_interrupted(status);
   }
-  Result<NewFile> file = NewFile::create(args.what);
+  Result<NewFile> file = NewFile::create(args.what, "hone.jsonl");
   if (!file.ok()) return fail(file.status());
   Status status = export_to(**store, options, [&](std::string_view line) { return file->write(line); });
   if (status.ok()) status = file->commit();

@@ -28,21 +28,6 @@ std::string in_cell(const std::string& text) {
   return printable(out);
 }
 
-// Four significant digits, without an exponent for anything a person would read aloud.
-std::string for_people(const Cell& cell) {
-  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
-  if (const auto* whole = std::get_if<int64_t>(&cell)) return std::to_string(*whole);
-  if (const auto* number = std::get_if<double>(&cell)) {
-    if (!std::isfinite(*number)) return fmt::format("{}", *number);
-    const double size = std::abs(*number);
-    if (size >= 1000) return fmt::format("{:.0f}", *number);
-    if (size >= 100) return fmt::format("{:.1f}", *number);
-    return fmt::format("{:.{}f}", *number, size >= 10 ? 2 : 3);
-  }
-  if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{:.3f}, {:.3f}]", range->lo, range->hi);
-  return "";
-}
-
 std::string plain(const Cell& cell) {
   if (const auto* number = std::get_if<double>(&cell)) return std::isfinite(*number) ? fmt::format("{}", *number) : "";
   if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{}, {}]", range->lo, range->hi);
@@ -176,6 +161,21 @@ std::string render_sql(const Table& table) {
 }
 
 }  // namespace
+
+// Four significant digits, without an exponent for anything a person would read aloud.
+std::string for_people(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* whole = std::get_if<int64_t>(&cell)) return std::to_string(*whole);
+  if (const auto* number = std::get_if<double>(&cell)) {
+    if (!std::isfinite(*number)) return fmt::format("{}", *number);
+    const double size = std::abs(*number);
+    if (size >= 1000) return fmt::format("{:.0f}", *number);
+    if (size >= 100) return fmt::format("{:.1f}", *number);
+    return fmt::format("{:.{}f}", *number, size >= 10 ? 2 : 3);
+  }
+  if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{:.3f}, {:.3f}]", range->lo, range->hi);
+  return "";
+}
 
 std::string printable(std::string_view text) {
   std::string out;

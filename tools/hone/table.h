@@ -60,6 +60,9 @@ struct Table {
 // Text that a terminal shows and does not obey: control characters as \xNN, a backslash doubled.
 std::string printable(std::string_view text);
 
+// As people read it: four significant digits. May hold what a terminal or a browser would obey.
+std::string for_people(const Cell& cell);
+
 // A row as an object, keyed by column.
 nlohmann::ordered_json row_to_json(const Table& table, const std::vector<Cell>& row);
 
