@@ -111,6 +111,12 @@ TEST_F(HoneKernelCache, GcSaysWhatItDropsAndWhy) {
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.out, HasSubstr("kernel bbbbbbbbbbbb: unreadable"));
   EXPECT_THAT(entries(), SizeIs(1));
+
+  ASSERT_EQ(chmod(file("kernels").c_str(), 0777), 0);
+  const Outcome open_to_all = hone({"db", "gc"}, cached());
+  EXPECT_EQ(open_to_all.code, 0);
+  EXPECT_THAT(open_to_all.err, AllOf(HasSubstr("kernels on disk were left alone"), HasSubstr("chmod go-w")));
+  EXPECT_THAT(hone({"info"}, cached()).out, HasSubstr("kernels     not used: " + file("kernels")));
 }
 
 }  // namespace

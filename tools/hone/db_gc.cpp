@@ -108,6 +108,8 @@ int run_gc(const GcArgs& args) {
   // Without a database there may still be kernels.
   const std::shared_ptr<jit::DiskCache> cache = jit::disk_cache();
   const jit::CacheReport kernels = cache->collect(worthless, args.dry_run);
+  if (const std::string why = cache->why_unused(); !why.empty() && !cache->place().folder.empty())
+    note(fmt::format("kernels on disk were left alone: {}", why));
   if (!report.ok()) {
     if (!args.json) print_text(kernels, args.dry_run);
     return fail(report.status());

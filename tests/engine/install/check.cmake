@@ -23,7 +23,7 @@ run(${CMAKE_COMMAND} -S "${SOURCE}/examples" -B "${SCRATCH}/build" -G "${GENERAT
   "-DCMAKE_C_FLAGS=${FLAGS} -Wall -Wextra -pedantic" "-DCMAKE_CXX_FLAGS=${FLAGS} -Wall -Wextra -pedantic")
 run(${CMAKE_COMMAND} --build "${SCRATCH}/build")
 foreach(example matmul_cpp matmul_c attention_cpp)
-  run(${CMAKE_COMMAND} -E env "HONE_DB=${SCRATCH}/hone.db" "${SCRATCH}/build/${example}")
+  run(${CMAKE_COMMAND} -E env "HONE_DB=${SCRATCH}/hone.db" HONE_CACHE=off "${SCRATCH}/build/${example}")
 endforeach()
 
 # Nothing but the two APIs may be visible.
