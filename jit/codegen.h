@@ -46,11 +46,11 @@ class CodeGenerator {
   // True when this generator can emit code that runs here for `isa`; the interpreter runs everywhere.
   virtual bool targets(Isa isa) const = 0;
   // True when this generator can emit code for `isa`, be it here or for a machine that is asked about. targets()
-  // implies it; all of them emit every ISA.
+  // implies it.
   virtual bool emits(Isa) const { return true; }
   // Compiles a verified kernel; for an ISA that this CPU lacks the result may be looked at, not run. Thread safe.
-  // Errors: unsupported (a lane count or op the ISA lacks), resource_exhausted (executable memory refused; names the
-  // system call and errno), internal.
+  // Errors: unsupported (an ISA that it does not emit, a lane count or op the ISA lacks), resource_exhausted
+  // (executable memory refused; names the system call and errno), internal.
   virtual Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
                                                           const CompileOptions& options) = 0;
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) {

@@ -47,7 +47,7 @@ Space enumerate(const op::Problem& problem, const Target& target) {
   const Candidate first = default_candidate(problem, target);
   programs.add(first.program);
   std::visit([&](const auto& p) { generate(p, target, programs); }, problem);
-  for (Isa isa : all_isas()) {
+  for (Isa isa : isas_of(isa_info(op::isa(first.program)).arch)) {
     if (std::find(target.isas.begin(), target.isas.end(), isa) != target.isas.end()) continue;
     const op::Program t = default_for(problem, target, isa, 1);
     if (op::isa(t) == isa)

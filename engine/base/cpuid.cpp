@@ -22,10 +22,10 @@ struct FeatureRow {
 };
 
 constexpr std::array kFeatureRows = {
-#define HONE_FEATURE(id, name, leaf, subleaf, reg, bit, state) \
+#define HONE_CPUID_FEATURE(id, name, leaf, subleaf, reg, bit, state) \
   FeatureRow{Feature::id, leaf, subleaf, Register::reg, bit, RegisterState::state},
 #include "engine/base/isa.inc"
-#undef HONE_FEATURE
+#undef HONE_CPUID_FEATURE
 };
 
 uint32_t select(const CpuidRegisters& r, Register reg) {

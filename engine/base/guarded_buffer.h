@@ -30,6 +30,7 @@ class GuardedBuffer {
 
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
+  Guard guard() const { return data_ == mapped_ + page_ ? Guard::kBefore : Guard::kAfter; }
   template <typename T>
   std::span<T> as() const {
     return {reinterpret_cast<T*>(data_), static_cast<size_t>(size_) / sizeof(T)};

@@ -5,12 +5,17 @@
 namespace hone {
 namespace {
 
-constexpr std::array kFeatureNames = {
-#define HONE_FEATURE(id, name, ...) std::string_view(name),
+struct FeatureRow {
+  std::string_view name;
+  Arch arch;
+};
+
+constexpr std::array kFeatures = {
+#define HONE_FEATURE(id, name, arch) FeatureRow{name, arch},
 #include "engine/base/isa.inc"
 #undef HONE_FEATURE
 };
-static_assert(kFeatureNames.size() <= 64, "FeatureSet holds 64 bits");
+static_assert(kFeatures.size() <= 64, "FeatureSet holds 64 bits");
 
 constexpr std::array kIsas = {
 #define HONE_ISA(id, ...) Isa::id,
@@ -20,27 +25,48 @@ constexpr std::array kIsas = {
 
 }  // namespace
 
-std::string_view feature_name(Feature f) { return kFeatureNames.at(static_cast<size_t>(f)); }
+std::string_view arch_name(Arch arch) {
+  switch (arch) {
+    case Arch::kX86_64:
+      return "x86-64";
+    case Arch::kAarch64:
+      return "aarch64";
+    case Arch::kOther:
+      return "other";
+  }
+  return "?";
+}
+
+std::string_view feature_name(Feature f) { return kFeatures.at(static_cast<size_t>(f)).name; }
+Arch feature_arch(Feature f) { return kFeatures.at(static_cast<size_t>(f)).arch; }
 
 std::optional<Feature> parse_feature(std::string_view name) {
-  for (size_t i = 0; i < kFeatureNames.size(); ++i) {
-    if (kFeatureNames[i] == name) return static_cast<Feature>(i);
+  for (size_t i = 0; i < kFeatures.size(); ++i) {
+    if (kFeatures[i].name == name) return static_cast<Feature>(i);
   }
   return std::nullopt;
 }
 
 std::vector<std::string> FeatureSet::names() const {
   std::vector<std::string> names;
-  for (size_t i = 0; i < kFeatureNames.size(); ++i) {
-    if (has(static_cast<Feature>(i))) names.emplace_back(kFeatureNames[i]);
+  for (size_t i = 0; i < kFeatures.size(); ++i) {
+    if (has(static_cast<Feature>(i))) names.emplace_back(kFeatures[i].name);
   }
   return names;
 }
 
+FeatureSet features_of(Arch arch) {
+  FeatureSet features;
+  for (size_t i = 0; i < kFeatures.size(); ++i) {
+    if (kFeatures[i].arch == arch) features.add(static_cast<Feature>(i));
+  }
+  return features;
+}
+
 const IsaInfo& isa_info(Isa isa) {
   static const std::array kInfos = {
-#define HONE_ISA(id, name, bits, registers, masks, ...) \
-  IsaInfo{Isa::id, name, bits, registers, masks, FeatureSet{__VA_ARGS__}},
+#define HONE_ISA(id, name, arch, bits, registers, masks, ...) \
+  IsaInfo{Isa::id, name, Arch::arch, bits, registers, masks, FeatureSet{__VA_ARGS__}},
 #include "engine/base/isa.inc"
 #undef HONE_ISA
   };
@@ -55,5 +81,13 @@ std::optional<Isa> parse_isa(std::string_view name) {
 }
 
 std::span<const Isa> all_isas() { return kIsas; }
+
+std::vector<Isa> isas_of(Arch arch) {
+  std::vector<Isa> isas;
+  for (Isa isa : kIsas) {
+    if (isa_info(isa).arch == arch) isas.push_back(isa);
+  }
+  return isas;
+}
 
 }  // namespace hone

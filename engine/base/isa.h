@@ -12,6 +12,22 @@
 
 namespace hone {
 
+// What machine code is for. kOther: a machine that hone runs on and generates no code for.
+enum class Arch : uint8_t { kX86_64, kAarch64, kOther };
+
+std::string_view arch_name(Arch arch);  // "x86-64", "aarch64", "other"
+
+// That of this process.
+constexpr Arch host_arch() {
+#if defined(__x86_64__)
+  return Arch::kX86_64;
+#elif defined(__aarch64__)
+  return Arch::kAarch64;
+#else
+  return Arch::kOther;
+#endif
+}
+
 enum class Feature : uint8_t {
 #define HONE_FEATURE(id, ...) id,
 #include "engine/base/isa.inc"
@@ -19,6 +35,7 @@ enum class Feature : uint8_t {
 };
 
 std::string_view feature_name(Feature f);
+Arch feature_arch(Feature f);
 std::optional<Feature> parse_feature(std::string_view name);
 
 class FeatureSet {
@@ -43,6 +60,8 @@ class FeatureSet {
   uint64_t bits_ = 0;
 };
 
+FeatureSet features_of(Arch arch);  // all of them
+
 enum class Isa : uint8_t {
 #define HONE_ISA(id, ...) id,
 #include "engine/base/isa.inc"
@@ -53,6 +72,7 @@ enum class Isa : uint8_t {
 struct IsaInfo {
   Isa isa;
   std::string_view name;
+  Arch arch;
   int vector_bits;
   int vector_registers;
   bool mask_registers;  // predication by k registers; otherwise masks occupy vector registers
@@ -63,6 +83,7 @@ struct IsaInfo {
 
 const IsaInfo& isa_info(Isa isa);
 std::optional<Isa> parse_isa(std::string_view name);
-std::span<const Isa> all_isas();  // weakest first
+std::span<const Isa> all_isas();
+std::vector<Isa> isas_of(Arch arch);  // weakest first
 
 }  // namespace hone

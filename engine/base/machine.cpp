@@ -1,6 +1,6 @@
-// Detection in order of trust: CPUID first (it is what the code will run on, and VMs often hide sysfs), then the OS
-// through hwloc, then an assumption that says it is one. What a hypervisor reports is kept as reported;
-// blocking_caches() is the one place that judges it.
+// Detection in order of trust: what the CPU says (CPUID), or what the kernel says of it (HWCAP on AArch64), first: it
+// is what the code will run on, and VMs often hide sysfs. Then the OS through hwloc, then an assumption that says it is
+// one. What a hypervisor reports is kept as reported; blocking_caches() is the one place that judges it.
 #include "engine/base/machine.h"
 
 #include <fmt/format.h>
@@ -13,19 +13,12 @@
 #include "engine/base/cpu_quota.h"
 #include "engine/base/cpuid.h"
 #include "engine/base/env.h"
+#include "engine/base/hwcap.h"
 #include "engine/base/log.h"
 #include "engine/base/machine_internal.h"
 
 namespace hone {
 namespace {
-
-#if defined(__x86_64__)
-constexpr std::string_view kArchitecture = "x86-64";
-#elif defined(__aarch64__)
-constexpr std::string_view kArchitecture = "aarch64";
-#else
-constexpr std::string_view kArchitecture = "other";
-#endif
 
 std::string join(const std::vector<std::string>& names) {
   std::string text;
@@ -98,7 +91,7 @@ void assume_missing_caches(Machine& machine) {
 }
 
 Machine read_machine() {
-  Machine machine = decode_cpuid(read_cpuid());
+  Machine machine = host_arch() == Arch::kAarch64 ? decode_hwcap(read_hwcap()) : decode_cpuid(read_cpuid());
   machine.cores = read_core_classes("");
   fill_from_os(machine);
   assume_missing_caches(machine);
@@ -130,8 +123,18 @@ Clamped clamp_cache(const CacheInfo& cache, int64_t low, int64_t high, int64_t a
 
 }  // namespace
 
+Arch Machine::arch() const {
+  for (const FeatureSet& set : {features, masked}) {
+    for (const Arch arch : {Arch::kX86_64, Arch::kAarch64}) {
+      if (set.intersects(features_of(arch))) return arch;
+    }
+  }
+  return host_arch();
+}
+
 Result<Isa> Machine::best_isa() const {
-  std::span<const Isa> isas = all_isas();
+  const std::vector<Isa> isas = isas_of(arch());
+  if (isas.empty()) return not_found(fmt::format("hone has no instruction set for {} machines", arch_name(arch())));
   for (auto isa = isas.rbegin(); isa != isas.rend(); ++isa) {
     if (supports(*isa)) return *isa;
   }
@@ -144,7 +147,7 @@ Result<Isa> Machine::best_isa() const {
                                isa_info(isas.front()).name, join(missing.names())));
 }
 
-std::string Machine::key() const { return fmt::format("{}:{}", kArchitecture, join(features.names())); }
+std::string Machine::key() const { return fmt::format("{}:{}", arch_name(arch()), join(features.names())); }
 
 // The bounds: no core that runs AVX2 has an L1d below 16 KiB or above 128 KiB, nor an L2 outside 128 KiB .. 4 MiB. L3
 // is shared, also with strangers when we are a guest (480 MiB "of ours" on a two-CPU VM), so a core relies on at most 8

@@ -33,13 +33,13 @@ struct CoreClasses {
 };
 
 struct Machine {
-  std::string vendor;  // CPUID vendor string, "GenuineIntel"
+  std::string vendor;  // CPUID vendor string, "GenuineIntel"; of AArch64 the implementer, "ARM"
   int family = 0;
   int model = 0;
   int stepping = 0;
   std::string brand;        // CPUID brand string, trimmed
   std::string hypervisor;   // "" on bare metal
-  FeatureSet features;      // usable: CPUID AND XCR0
+  FeatureSet features;      // usable: CPUID AND XCR0, or HWCAP
   FeatureSet masked;        // CPUID reports them, the OS does not enable them (or HONE_CPU took them away)
   CacheInfo l1d, l2, l3;    // as reported
   int cpus_usable = 1;      // floor(min(affinity mask, cgroup quota)), at least 1
@@ -50,10 +50,12 @@ struct Machine {
 
   bool operator==(const Machine&) const = default;
   bool supports(Isa isa) const { return features.contains(isa_info(isa).required); }
+  // That of its features, usable or masked; of a machine that has none, this process's.
+  Arch arch() const;
   // "zen4", "sapphire_rapids": the row of microarch.inc; "" when unknown, or when the features say that the numbers of
   // family and model are not true.
   std::string_view microarch() const;
-  // Strongest supported ISA; not_found with the missing features when not even the weakest is there.
+  // Strongest supported ISA; not_found with the missing features when not even its architecture's weakest is there.
   Result<Isa> best_isa() const;
   // Compatibility key: changes exactly when the set of legal programs changes ("x86-64:avx,avx2,fma,..."). Never
   // contains caches, model or core counts.

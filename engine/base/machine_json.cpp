@@ -127,6 +127,18 @@ Status read_field(const std::string& key, const json& value, Machine& m) {
   return invalid_argument(fmt::format("unknown field '{}'; the fields are those of `hone info --json`", key));
 }
 
+// No machine has features of two architectures.
+Status check_architecture(const Machine& m) {
+  const FeatureSet own = features_of(m.arch());
+  for (const auto& [field, set] : {std::pair("isa", m.features), std::pair("isa_masked", m.masked)}) {
+    const FeatureSet strange = set.without(own);
+    if (strange == FeatureSet{}) continue;
+    return invalid_argument(fmt::format("field '{}' has '{}', which is no feature of {} machines as the others are",
+                                        field, strange.names().front(), arch_name(m.arch())));
+  }
+  return {};
+}
+
 // A label is read for what it is worth; a description has to be right.
 enum class Reading : uint8_t { kStrict, kLenient };
 
@@ -150,6 +162,10 @@ Status read_description(std::string_view json_text, Reading reading, Machine& ma
     Status status = read_field(key, value, read);
     if (!status.ok() && reading == Reading::kStrict) return status;
   }
+  // What is masked here says nothing of a machine of another architecture.
+  if (object.contains("isa") && !object.contains("isa_masked"))
+    read.masked = read.masked.both(features_of(read.arch()));
+  if (reading == Reading::kStrict) HONE_RETURN_IF_ERROR(check_architecture(read));
   machine = std::move(read);
   return {};
 }

@@ -193,7 +193,8 @@ class Resolution {
     plan.rejected = std::move(rejected_);
     Status why_not;
     // Strongest ISA first; a weaker one is the answer when panels do not fit the stronger.
-    for (auto isa = all_isas().rbegin(); isa != all_isas().rend(); ++isa) {
+    const std::vector<Isa> isas = isas_of(target_.arch);
+    for (auto isa = isas.rbegin(); isa != isas.rend(); ++isa) {
       const CodegenLabel* codegen = choose_codegen(*isa, constraints_.codegen);
       if (codegen == nullptr) continue;
       const op::Program program = default_for(*isa, plan.threads);
@@ -211,7 +212,7 @@ class Resolution {
     if (plan.numerics.empty()) return needs_code(problem_, constraints_.numerics, plan.rejected);
     // Nothing emits code here: the program is only what the precompiled kernel's packed panels have to look like.
     plan.codegen = kFallbackCodegen;
-    plan.program = default_for(all_isas().front(), plan.threads);
+    plan.program = default_for(isas.empty() ? all_isas().front() : isas.front(), plan.threads);
     return plan;
   }
 
@@ -251,6 +252,7 @@ Target make_target(const Machine& machine, int threads, std::span<jit::CodeGener
                    Purpose purpose) {
   Target target{.key = machine.key(),
                 .kind = kind_of(machine),
+                .arch = machine.arch(),
                 .caches = blocking_caches(machine),
                 .threads = std::max(1, threads),
                 .min_work = {},
@@ -258,7 +260,7 @@ Target make_target(const Machine& machine, int threads, std::span<jit::CodeGener
                 .codegens = {}};
   for (jit::CodeGenerator* g : generators) {
     CodegenLabel label{.name = std::string(g->name()), .version = g->version(), .isas = {}};
-    for (Isa isa : all_isas()) {
+    for (Isa isa : isas_of(machine.arch())) {
       const bool has = machine.supports(isa) || g->name() == "interp";
       if (has && (purpose == Purpose::kAsk ? g->emits(isa) : g->targets(isa))) label.isas.push_back(isa);
     }

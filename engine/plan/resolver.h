@@ -35,6 +35,7 @@ struct CodegenLabel {
 struct Target {
   std::string key;  // compatibility key of the machine
   MachineKind kind;
+  Arch arch = host_arch();
   BlockingCaches caches;
   int threads = 1;                     // at most
   std::optional<int64_t> min_work;     // from which these pay (RegionPolicy); nullopt: not known

@@ -25,13 +25,13 @@ namespace hone::jit {
 namespace {
 
 LlvmCompiler& compiler() {
-  static LlvmCompiler one;  // its constructor makes LLVM's targets known
+  static LlvmCompiler one;
   return one;
 }
 
 // What LLVM knows of the CPUs of one architecture.
 std::unique_ptr<llvm::MCSubtargetInfo> subtarget(Isa isa, const std::string& cpu) {
-  compiler();
+  if (!llvm_emits(isa)) return nullptr;
   std::string error;
   const std::string triple = llvm_triple(isa);
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -39,9 +39,9 @@ std::unique_ptr<llvm::MCSubtargetInfo> subtarget(Isa isa, const std::string& cpu
   return std::unique_ptr<llvm::MCSubtargetInfo>(target->createMCSubtargetInfo(triple, cpu, ""));
 }
 
-std::string feature_list(const IsaInfo& isa) {
+std::string feature_list(Isa isa) {
   std::string list;
-  for (const std::string& name : isa.required.names()) list += (list.empty() ? "+" : ",+") + name;
+  for (const std::string& name : llvm_features(isa)) list += (list.empty() ? "+" : ",+") + name;
   return list;
 }
 
@@ -52,7 +52,7 @@ bool knows(Isa isa, const std::string& cpu) {
 }
 
 bool has(Isa isa, const std::string& cpu) {
-  return knows(isa, cpu) && subtarget(isa, cpu)->checkFeatures(feature_list(isa_info(isa)));
+  return knows(isa, cpu) && subtarget(isa, cpu)->checkFeatures(feature_list(isa));
 }
 
 // Names of a level of features, of which LLVM has no machine model worth having.

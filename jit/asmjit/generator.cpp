@@ -159,8 +159,10 @@ class AsmjitGenerator final : public CodeGenerator {
            std::to_string((ASMJIT_LIBRARY_VERSION >> 8) & 0xff) + "." + std::to_string(ASMJIT_LIBRARY_VERSION & 0xff) +
            "-" + std::to_string(kLoweringVersion);
   }
-  bool targets(Isa isa) const override { return isa == Isa::kAvx512 ? avx512_ : avx2_; }
+  bool targets(Isa isa) const override { return emits(isa) && (isa == Isa::kAvx512 ? avx512_ : avx2_); }
+  bool emits(Isa isa) const override { return isa_info(isa).arch == Arch::kX86_64; }
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa, const CompileOptions&) override {
+    if (!emits(isa)) return unsupported("asmjit emits no code for " + std::string(isa_info(isa).name));
     try {
       return compile_kernel(kernel, isa);
     } catch (const std::bad_alloc&) {

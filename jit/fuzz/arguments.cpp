@@ -161,6 +161,12 @@ std::string Arguments::difference(const Contents& expected) const {
   return "";
 }
 
+std::vector<const GuardedBuffer*> Arguments::memory() const {
+  std::vector<const GuardedBuffer*> all;
+  for (const Argument& a : arguments_) all.push_back(&a.memory);
+  return all;
+}
+
 ir::ReadTable Arguments::tables() const {
   return [this](ir::BufferId table, int64_t index, int64_t) -> int64_t {
     for (const Argument& a : arguments_)

@@ -48,6 +48,11 @@ class Arguments {
   // else the first difference.
   std::string difference(const Contents& expected) const;
 
+  // What a run is given, for who runs it elsewhere: a buffer for each of the kernel's arguments.
+  std::vector<const GuardedBuffer*> memory() const;
+  void* const* pointers() const { return pointers_.data(); }
+  const std::vector<int64_t>& params() const { return params_; }
+
   // Of the tables in this memory, for ir::check_run().
   ir::ReadTable tables() const;
 

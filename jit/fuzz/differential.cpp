@@ -12,7 +12,8 @@ std::string Target::name() const { return fmt::format("{} {}", generator->name()
 std::vector<Target> all_targets() {
   std::vector<Target> targets;
   for (CodeGenerator* g : compiling_generators())
-    for (const Isa isa : all_isas()) targets.push_back({g, isa});
+    for (const Isa isa : all_isas())
+      if (g->emits(isa)) targets.push_back({g, isa});
   return targets;
 }
 

@@ -14,9 +14,6 @@
 
 namespace hone::jit {
 
-enum class Arch : uint8_t { kX86, kAArch64 };
-Arch arch_of(Isa isa);
-
 // Registers whose values are followed: general-purpose ones in full width, and vector registers that a callee must
 // preserve. Numbers are dense, below kTrackedRegisters, and mean what the architecture's file says.
 using Tracked = int8_t;

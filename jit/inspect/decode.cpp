@@ -57,10 +57,8 @@ std::string text_of(const Mc& mc, const llvm::MCInst& inst, size_t origin) {
 
 }  // namespace
 
-Arch arch_of(Isa) { return Arch::kX86; }
-
 bool callee_saved(Arch arch, Tracked reg) {
-  return arch == Arch::kX86 ? x86_callee_saved(reg) : aarch64_callee_saved(reg);
+  return arch == Arch::kX86_64 ? x86_callee_saved(reg) : aarch64_callee_saved(reg);
 }
 
 Result<std::vector<Operation>> decode(std::span<const std::byte> code, Arch arch) {
@@ -75,12 +73,12 @@ Result<std::vector<Operation>> decode(std::span<const std::byte> code, Arch arch
     if (mc->disassembler->getInstruction(inst, size, bytes.drop_front(at), at, llvm::nulls()) ==
         llvm::MCDisassembler::Success) {
       op.instruction.size = static_cast<int>(size);
-      op.instruction.text = text_of(*mc, inst, arch == Arch::kX86 ? at + size : at);
+      op.instruction.text = text_of(*mc, inst, arch == Arch::kX86_64 ? at + size : at);
       set_flow(*mc, inst, op);
       set_written(*mc, inst, op);
-      arch == Arch::kX86 ? describe_x86(*mc, inst, op) : describe_aarch64(*mc, inst, op);
+      arch == Arch::kX86_64 ? describe_x86(*mc, inst, op) : describe_aarch64(*mc, inst, op);
     } else {
-      const size_t unit = arch == Arch::kX86 ? 1 : 4;
+      const size_t unit = arch == Arch::kX86_64 ? 1 : 4;
       op.instruction.size = static_cast<int>(std::min(unit, bytes.size() - at));
       op.instruction.text = ".byte";
       for (int i = 0; i < op.instruction.size; ++i)

@@ -81,7 +81,7 @@ std::string class_names(const Classes& c) {
 }
 
 #ifdef HONE_WITH_LLVM
-Result<CodeFacts> inspect(std::span<const std::byte> code, Isa isa) { return inspect(code, arch_of(isa)); }
+Result<CodeFacts> inspect(std::span<const std::byte> code, Isa isa) { return inspect(code, isa_info(isa).arch); }
 
 Result<CodeFacts> inspect(std::span<const std::byte> code, Arch arch) {
   HONE_ASSIGN_OR_RETURN(std::vector<Operation> operations, decode(code, arch));

@@ -22,12 +22,12 @@ void register_targets() {
 Result<std::unique_ptr<Mc>> make_mc(Arch arch) {
   register_targets();
   auto mc = std::make_unique<Mc>();
-  mc->triple = arch == Arch::kX86 ? "x86_64-unknown-linux-gnu" : "aarch64-unknown-linux-gnu";
+  mc->triple = arch == Arch::kX86_64 ? "x86_64-unknown-linux-gnu" : "aarch64-unknown-linux-gnu";
   std::string error;
   mc->target = llvm::TargetRegistry::lookupTarget(mc->triple, error);
   if (mc->target == nullptr) return unsupported("this LLVM was built without " + mc->triple + ": " + error);
   // AArch64 decodes only what its features allow; x86-64 decodes everything anyway.
-  const std::string features = arch == Arch::kX86 ? "" : "+all";
+  const std::string features = arch == Arch::kX86_64 ? "" : "+all";
   mc->registers.reset(mc->target->createMCRegInfo(mc->triple));
   mc->assembly.reset(mc->target->createMCAsmInfo(*mc->registers, mc->triple, llvm::MCTargetOptions()));
   mc->subtarget.reset(mc->target->createMCSubtargetInfo(mc->triple, "", features));
@@ -36,7 +36,7 @@ Result<std::unique_ptr<Mc>> make_mc(Arch arch) {
   mc->context = std::make_unique<llvm::MCContext>(llvm::Triple(mc->triple), mc->assembly.get(), mc->registers.get(),
                                                   mc->subtarget.get());
   mc->disassembler.reset(mc->target->createMCDisassembler(*mc->subtarget, *mc->context));
-  const unsigned variant = arch == Arch::kX86 ? 1 : 0;  // 1: Intel's syntax
+  const unsigned variant = arch == Arch::kX86_64 ? 1 : 0;  // 1: Intel's syntax
   mc->printer.reset(mc->target->createMCInstPrinter(llvm::Triple(mc->triple), variant, *mc->assembly, *mc->instructions,
                                                     *mc->registers));
   if (!mc->analysis || !mc->disassembler || !mc->printer)
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Mc>> make_mc(Arch arch) {
   mc->kind.assign(count, RegisterKind::kOther);
   mc->tracked.assign(count, kNoRegister);
   mc->whole.assign(count, false);
-  arch == Arch::kX86 ? name_x86_registers(*mc) : name_aarch64_registers(*mc);
+  arch == Arch::kX86_64 ? name_x86_registers(*mc) : name_aarch64_registers(*mc);
   return mc;
 }
 

@@ -18,6 +18,7 @@
 #include <map>
 
 #include "jit/inspect/mc_internal.h"
+#include "jit/llvm/object.h"
 
 namespace hone::jit {
 
@@ -208,7 +209,7 @@ unsigned iterations_for(size_t instructions) {
 std::string host_cpu() { return llvm::sys::getHostCPUName().str(); }
 
 Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Isa isa, const std::string& cpu) {
-  return static_throughput(code, arch_of(isa), isa_info(isa).required.names(), cpu);
+  return static_throughput(code, isa_info(isa).arch, llvm_features(isa), cpu);
 }
 
 Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Arch arch,

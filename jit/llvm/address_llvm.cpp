@@ -1,9 +1,9 @@
 // Integers and pointers of the lowering. Each is computed at the outermost level (function body or loop) that knows its
 // variables, once, and found again there. What depends on the variable of a loop becomes an induction of that loop.
 //
-// Rows at a runtime stride s would cost one pointer each, more than there are registers for 14 rows. x86 can add index
-// * {1, 2, 4, 8} for free, so rows 0..8 are reached from one pointer with the index registers s, 3s, 5s and 7s, and
-// every ninth row gets a pointer of its own: 14 rows take 6 registers.
+// Rows at a runtime stride s would cost one pointer each, more than there are registers for 14 rows. Rows 0..8 are
+// reached from one pointer with index registers (TargetOps::row_index), which all such pointers share, and every ninth
+// row gets a pointer of its own. On x86 14 rows take 6 registers.
 #include "jit/llvm/lower_internal.h"
 #include "jit/lower_util.h"
 
@@ -13,16 +13,6 @@ using ir::Affine;
 using ir::VarKind;
 
 namespace {
-
-constexpr int64_t kRowsPerPointer = 9;
-
-// row == factor << shift, for rows 1..8.
-struct RowIndex {
-  int64_t factor;
-  unsigned shift;
-};
-constexpr RowIndex kRowIndex[kRowsPerPointer] = {{0, 0}, {1, 0}, {1, 1}, {3, 0}, {1, 2},
-                                                 {5, 0}, {3, 1}, {7, 0}, {1, 3}};
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
@@ -177,13 +167,13 @@ llvm::Value* LlvmLowering::address(const ir::Access& access) {
     if (m.v >= 0 || static_cast<size_t>(m.w) >= kernel_.vars.size() || coef % element != 0) continue;
     if (kernel_.vars[static_cast<size_t>(m.w)].kind != VarKind::kParam) continue;
     stride = m.w;
-    row = coef / element - floor_div(coef / element, kRowsPerPointer) * kRowsPerPointer;
+    row = coef / element - floor_div(coef / element, TargetOps::kRowsPerPointer) * TargetOps::kRowsPerPointer;
     break;
   }
   if (row != 0) bytes.add({-1, stride}, -row * element);
   llvm::Value* where = pointer(access.buffer, bytes);
   if (row != 0) {
-    const RowIndex index = kRowIndex[row];
+    const RowIndex index = target_->row_index(row);
     Poly unit;
     unit.add({-1, stride}, index.factor * element);
     where = b_.CreateGEP(b_.getInt8Ty(), where, b_.CreateShl(integer(unit), index.shift));

@@ -21,6 +21,7 @@
 #include "engine/base/isa.h"
 #include "engine/base/status.h"
 #include "jit/llvm/poly.h"
+#include "jit/llvm/target_internal.h"
 #include "kernels/ir/ir.h"
 
 namespace hone::jit {
@@ -106,7 +107,6 @@ class LlvmLowering {
   void emit(const ir::LetLoad& n) { let_load(n); }
   void emit(const ir::Specialise& n) { specialise(n); }
   void emit(const ir::If& n) { conditional(n); }
-  llvm::Value* to_int(llvm::Value* v, int lanes);
   void masked_store(const ir::Store& n, llvm::Value* where, llvm::Value* value);
   llvm::Value* masked_load(const ir::Load& n, llvm::Value* where);
 
@@ -115,6 +115,7 @@ class LlvmLowering {
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> b_;
+  const std::unique_ptr<TargetOps> target_;
   llvm::Function* function_ = nullptr;
 
   std::vector<std::optional<ir::Affine>> env_;  // variables that are known within this copy of the code, resolved

@@ -5,8 +5,6 @@
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include <llvm/IR/Dominators.h>
-#include <llvm/IR/InlineAsm.h>
-#include <llvm/IR/IntrinsicInst.h>
 
 #include "jit/llvm/lower_internal.h"
 #include "jit/lower_util.h"
@@ -24,25 +22,6 @@ bool is_multiple(const Affine& e, int64_t of) {
   return std::all_of(e.terms().begin(), e.terms().end(), [&](const Affine::Term& t) { return t.coef % of == 0; });
 }
 
-// x86 overwrites one operand of a fused multiply-add, and LLVM likes that to be a factor at its last use. Then
-// accumulators change registers from one copy of an unrolled body to the next, and the way back at the end of the loop
-// can cost moves and spills (12x8 on 16 registers). An empty statement that names the broadcast after its only use
-// makes the addend the better choice. Where broadcasts are memory operands there is nothing to overwrite.
-void keep_broadcasts(llvm::Function& function) {
-  for (BasicBlock& block : function) {
-    for (llvm::Instruction& instruction : llvm::make_early_inc_range(block)) {
-      auto* fma = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
-      if (fma == nullptr || fma->getIntrinsicID() != llvm::Intrinsic::fma) continue;
-      for (llvm::Value* factor : {fma->getArgOperand(0), fma->getArgOperand(1)}) {
-        if (!factor->hasOneUse() || !llvm::isa<llvm::ShuffleVectorInst>(factor)) continue;
-        auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(function.getContext()), {factor->getType()}, false);
-        llvm::InlineAsm* name = llvm::InlineAsm::get(type, "", "x", /*hasSideEffects=*/true);
-        llvm::CallInst::Create(type, name, {factor})->insertAfter(fma);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 LlvmLowering::LlvmLowering(const ir::Kernel& kernel, const IsaInfo& isa, llvm::Module& module)
@@ -51,6 +30,7 @@ LlvmLowering::LlvmLowering(const ir::Kernel& kernel, const IsaInfo& isa, llvm::M
       module_(module),
       context_(module.getContext()),
       b_(context_),
+      target_(TargetOps::make(isa, b_)),
       env_(kernel.vars.size()),
       var_level_(kernel.vars.size(), 0),
       ordinal_(kernel.vars.size(), 0),
@@ -84,7 +64,7 @@ Status LlvmLowering::lower(const std::string& symbol) {
     if (!keep_apart_.contains(&bb)) llvm::MergeBlockIntoPredecessor(&bb);
   llvm::DominatorTree dominators(*function_);
   llvm::PromoteMemToReg(allocas_, dominators);
-  if (!isa_.mask_registers) keep_broadcasts(*function_);
+  target_->finish(*function_);
   return {};
 }
 

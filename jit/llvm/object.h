@@ -77,7 +77,11 @@ class LlvmCompiler {
   std::vector<Idle> idle_;
 };
 
+// LLVM's names of the features that an ISA requires.
+std::vector<std::string> llvm_features(Isa isa);
 // The triple that objects for an ISA are made for.
 std::string llvm_triple(Isa isa);
+// False: this LLVM was built without the target. From now on LLVM's registry has it otherwise.
+bool llvm_emits(Isa isa);
 
 }  // namespace hone::jit

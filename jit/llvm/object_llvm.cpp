@@ -5,6 +5,7 @@
 //
 // LLVM ends the process on what it calls fatal errors. Their causes are avoided rather than handled: a handler may not
 // return, and there is one per process, which a host that uses LLVM itself may want. What is left is an exhausted heap.
+#include <fmt/format.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/CodeGen/MachineModuleInfo.h>
 #include <llvm/CodeGen/Passes.h>
@@ -17,10 +18,8 @@
 #include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
-#include <llvm/TargetParser/Host.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
 #include "jit/dump.h"
@@ -39,26 +38,13 @@ struct InstructionSelection : llvm::TargetPassConfig {
   using TargetPassConfig::addCoreISelPasses;
 };
 
-// Only what the ISA names is enabled; LLVM never looks at the host.
-std::string feature_string(const IsaInfo& isa) {
-  std::string features;
-  for (const std::string& name : isa.required.names()) features += (features.empty() ? "+" : ",+") + name;
-  if (isa.vector_bits == 512) features += ",+evex512";  // LLVM's name for "512-bit vectors too"
-  return features;
-}
-
-// The machine model decides how loads are scheduled against register pressure, and nothing about legality. Measured on
-// Sapphire Rapids (14x32, k unrolled by 2): sapphirerapids 193 GFLOP/s; skylake-avx512, icelake-server and znver4 181.
-// For 256 bits (4x24): skylake 113, generic 69 with a spill.
-std::string_view tuning(const IsaInfo& isa) { return isa.vector_bits == 512 ? "sapphirerapids" : "skylake"; }
-
 void set_attributes(llvm::Function& f, const LlvmTarget& target) {
   const IsaInfo& isa = isa_info(target.isa);
   const std::string bits = std::to_string(isa.vector_bits);
   f.addFnAttr(llvm::Attribute::NoUnwind);
   f.addFnAttr("prefer-vector-width", bits);
   f.addFnAttr("min-legal-vector-width", bits);
-  f.addFnAttr("tune-cpu", target.tune.empty() ? tuning(isa) : target.tune);
+  f.addFnAttr("tune-cpu", target.tune.empty() ? std::string(llvm_machine(isa).tune) : target.tune);
 }
 
 // Without a handler LLVM would end the process on an error diagnostic.
@@ -154,14 +140,20 @@ llvm::CodeGenOptLevel level_of(LlvmPipeline pipeline) {
   return llvm::CodeGenOptLevel::Default;
 }
 
-std::unique_ptr<llvm::LLVMTargetMachine> make_machine(const LlvmTarget& wanted, std::string& error) {
-  const std::string triple = llvm_triple(wanted.isa);
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (target == nullptr) return nullptr;
+std::string feature_string(const LlvmMachine& machine) {
+  std::string text(machine.also);
+  for (const std::string& name : machine.features) text += "+" + name + ",";
+  return text;
+}
+
+// Only what the ISA names is enabled; LLVM never looks at the host.
+Result<std::unique_ptr<llvm::LLVMTargetMachine>> make_machine(const LlvmTarget& wanted) {
+  const LlvmMachine machine = llvm_machine(isa_info(wanted.isa));
+  HONE_ASSIGN_OR_RETURN(const llvm::Target* target, find_llvm_target(machine.triple));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(
-      target->createTargetMachine(triple, "x86-64", feature_string(isa_info(wanted.isa)), options, llvm::Reloc::PIC_,
+      target->createTargetMachine(machine.triple, machine.cpu, feature_string(machine), options, llvm::Reloc::PIC_,
                                   llvm::CodeModel::Small, level_of(wanted.pipeline), /*JIT=*/true)));
 }
 
@@ -170,31 +162,23 @@ std::unique_ptr<llvm::LLVMTargetMachine> make_machine(const LlvmTarget& wanted, 
 std::string target_text(const LlvmTarget& target) {
   const auto& [isa, tune, pipeline] = target;  // a field that is added does not compile until it is part of the text
   const IsaInfo& info = isa_info(isa);
-  return llvm_triple(isa) + " " + feature_string(info) + " bits " + std::to_string(info.vector_bits) + " tune " +
-         (tune.empty() ? std::string(tuning(info)) : tune) + " by " + std::string(generator_name(pipeline));
+  const LlvmMachine machine = llvm_machine(info);
+  return fmt::format("{} {} {} bits {} tune {} by {}", machine.triple, machine.cpu, feature_string(machine),
+                     info.vector_bits, tune.empty() ? machine.tune : tune, generator_name(pipeline));
 }
 
-std::string llvm_triple(Isa) { return llvm::sys::getProcessTriple(); }
+std::vector<std::string> llvm_features(Isa isa) { return llvm_machine(isa_info(isa)).features; }
+std::string llvm_triple(Isa isa) { return std::string(llvm_machine(isa_info(isa)).triple); }
+bool llvm_emits(Isa isa) { return find_llvm_target(llvm_machine(isa_info(isa)).triple).ok(); }
 
-LlvmCompiler::LlvmCompiler() {
-  static const bool initialised = [] {
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
-    return true;
-  }();
-  static_cast<void>(initialised);
-}
-
+LlvmCompiler::LlvmCompiler() = default;
 LlvmCompiler::~LlvmCompiler() = default;
 
 Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTarget& target) {
-  std::string error;
   std::unique_ptr<llvm::LLVMTargetMachine> machine = take(target);
-  if (machine == nullptr) machine = make_machine(target, error);
-  if (machine == nullptr)
-    return unsupported("this LLVM cannot generate code for " + llvm_triple(target.isa) + ": " + error);
+  if (machine == nullptr) {
+    HONE_ASSIGN_OR_RETURN(machine, make_machine(target));
+  }
   Result<LlvmObject> object = compile(kernel, target, *machine);
   // After an error the machine's state is nobody's to vouch for.
   if (object.ok()) {

@@ -1,13 +1,10 @@
 // Registers and vector operations of the lowering. A LoopIR register is a stack slot that becomes SSA values once the
 // function is complete. A mask is <n x i1> where the ISA has mask registers; elsewhere it is a vector of s32 lanes, all
 // ones or zero, because that is what the instructions consume and <n x i1> would be repacked at each block boundary.
-#include <llvm/IR/IntrinsicsX86.h>
-
+// What an architecture does in its own way is behind TargetOps.
 #include "jit/llvm/lower_internal.h"
 
 namespace hone::jit {
-
-using llvm::Intrinsic::ID;
 
 llvm::Type* LlvmLowering::type_of(const ir::RegType& t) {
   llvm::Type* lane = t.dtype == DType::kF32 ? b_.getFloatTy() : b_.getInt32Ty();
@@ -92,12 +89,7 @@ llvm::Value* LlvmLowering::masked_load(const ir::Load& n, llvm::Value* where) {
     value->addIncoming(loaded, active);
     return value;
   }
-  if (isa_.mask_registers) return b_.CreateMaskedLoad(type, where, llvm::Align(4), mask, zero);
-  const bool f32 = t.dtype == DType::kF32;
-  const ID id = t.lanes == 8
-                    ? (f32 ? llvm::Intrinsic::x86_avx_maskload_ps_256 : llvm::Intrinsic::x86_avx2_maskload_d_256)
-                    : (f32 ? llvm::Intrinsic::x86_avx_maskload_ps : llvm::Intrinsic::x86_avx2_maskload_d);
-  return b_.CreateIntrinsic(id, {}, {where, mask});
+  return target_->masked_load(type, where, mask);
 }
 
 void LlvmLowering::emit(const ir::Broadcast& n) {
@@ -130,15 +122,7 @@ void LlvmLowering::masked_store(const ir::Store& n, llvm::Value* where, llvm::Va
     b_.SetInsertPoint(join);
     return;
   }
-  if (isa_.mask_registers) {
-    b_.CreateMaskedStore(value, where, llvm::Align(4), mask);
-    return;
-  }
-  const bool f32 = t.dtype == DType::kF32;
-  const ID id = t.lanes == 8
-                    ? (f32 ? llvm::Intrinsic::x86_avx_maskstore_ps_256 : llvm::Intrinsic::x86_avx2_maskstore_d_256)
-                    : (f32 ? llvm::Intrinsic::x86_avx_maskstore_ps : llvm::Intrinsic::x86_avx2_maskstore_d);
-  b_.CreateIntrinsic(id, {}, {where, mask, value});
+  target_->masked_store(value, where, mask);
 }
 
 void LlvmLowering::emit(const ir::Binary& n) {
@@ -178,34 +162,13 @@ void LlvmLowering::emit(const ir::Unary& n) {
     case ir::UnaryOp::kRound:
       return set(n.dst, b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, v));
     case ir::UnaryOp::kToInt:
-      return set(n.dst, to_int(v, reg_type(n.src).lanes));
+      return set(n.dst, target_->to_int(v, reg_type(n.src).lanes));
     case ir::UnaryOp::kToFloat:
       return set(n.dst, b_.CreateSIToFP(v, type));
     case ir::UnaryOp::kBitcast:
       return set(n.dst, b_.CreateBitCast(v, type));
     case ir::UnaryOp::kShl:
       return set(n.dst, b_.CreateShl(v, llvm::ConstantInt::get(type, static_cast<uint64_t>(n.imm))));
-  }
-}
-
-// LLVM's own conversions truncate, and are poison out of range.
-llvm::Value* LlvmLowering::to_int(llvm::Value* v, int lanes) {
-  switch (lanes) {
-    case 1: {
-      llvm::Value* wide = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getFloatTy(), 4));
-      return b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_cvtss2si, {},
-                                {b_.CreateInsertElement(wide, v, b_.getInt64(0))});
-    }
-    case 4:
-      return b_.CreateIntrinsic(llvm::Intrinsic::x86_sse2_cvtps2dq, {}, {v});
-    case 8:
-      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx_cvt_ps2dq_256, {}, {v});
-    default: {
-      llvm::Type* s32 = llvm::FixedVectorType::get(b_.getInt32Ty(), 16);
-      constexpr uint32_t kCurrentRounding = 4;
-      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_cvtps2dq_512, {},
-                                {v, llvm::PoisonValue::get(s32), b_.getInt16(0xffff), b_.getInt32(kCurrentRounding)});
-    }
   }
 }
 

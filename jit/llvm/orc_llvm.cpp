@@ -6,6 +6,7 @@
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <llvm/TargetParser/Host.h>
 
 #include <atomic>
 #include <chrono>
@@ -38,7 +39,7 @@ class Linker {
  public:
   static Result<std::shared_ptr<Linker>> create() {
     auto builder = orc::LLJITBuilder();
-    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(llvm_triple(Isa::kAvx2))))
+    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple())))
         .setLinkProcessSymbolsByDefault(false)
         .setPlatformSetUp(orc::setUpInactivePlatform)
         .setObjectLinkingLayerCreator([](orc::ExecutionSession& session,
@@ -134,6 +135,7 @@ class LlvmGenerator final : public CodeGenerator {
     static const Result<Machine> machine = detect_machine();
     return machine.ok() && machine.value().supports(isa);
   }
+  bool emits(Isa isa) const override { return llvm_emits(isa); }
 
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
                                                   const CompileOptions& options) override {

@@ -184,6 +184,14 @@ void GuardedSequence::poison_a_key() {
   for (int64_t c = 0; c < problem_.value_dim(); ++c) value(g, j, c) = kNan;
 }
 
+std::vector<const GuardedBuffer*> GuardedSequence::memory() const {
+  std::vector<const GuardedBuffer*> all;
+  for (const Buffer* buffer :
+       {&query_buffer_, &key_buffer_, &value_buffer_, &out_buffer_, &mask_buffer_, &lse_buffer_, &table_buffer_})
+    if (*buffer) all.push_back(&**buffer);
+  return all;
+}
+
 void GuardedSequence::reset() {
   out_buffer_->poison();
   if (lse_buffer_) lse_buffer_->poison();

@@ -53,6 +53,7 @@ class GuardedSequence {
   Comparison compare_with_class(std::string_view numerics) const { return compare(expected(numerics)); }
   // Out and lse as before the first run.
   void reset();
+  std::vector<const GuardedBuffer*> memory() const;
 
  private:
   using Buffer = std::optional<GuardedBuffer>;

@@ -32,7 +32,7 @@ void LaneReducer::reduce(BinaryOp op, const RegRef& x) {
     b_.binary(op, x, x, a_);
     b_.permute(PermuteOp::kGroups, a_, x, x, 0xb1);
     b_.binary(op, x, x, a_);
-  } else {
+  } else if (lanes_ == 8) {
     b_.permute(PermuteOp::kGroups, a_, x, x, 0x01);
     b_.binary(op, x, x, a_);
   }
@@ -60,10 +60,11 @@ RowEnd::RowEnd(Builder& builder, int lanes)
 }
 
 RegRef RowEnd::sum(RegId chains) {
-  const RegRef l = Builder::at(chains, {0});
-  if (lanes_ < kKeyGroup) b_.binary(BinaryOp::kAdd, l, l, Builder::at(chains, {1}));
-  reducer_.reduce(BinaryOp::kAdd, l);
-  return l;
+  auto l = [&](int64_t i) { return Builder::at(chains, {i}); };
+  for (int64_t half = kKeyGroup / lanes_ / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) b_.binary(BinaryOp::kAdd, l(i), l(i), l(i + half));
+  reducer_.reduce(BinaryOp::kAdd, l(0));
+  return l(0);
 }
 
 void RowEnd::inverse(const RegRef& l, const RegRef& out) {

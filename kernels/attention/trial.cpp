@@ -48,6 +48,15 @@ class AttentionTrial final : public op::Trial {
     }
     return {};
   }
+  std::vector<const GuardedBuffer*> memory() const override {
+    std::vector<const GuardedBuffer*> all;
+    for (const Item& item : items_) {
+      const std::vector<const GuardedBuffer*> its = item.sequence->memory();
+      all.insert(all.end(), its.begin(), its.end());
+      all.push_back(&item.partials);
+    }
+    return all;
+  }
 
  private:
   struct Item {

@@ -18,6 +18,7 @@ RegId emit_transpose(Builder& b, int lanes, RegId x_tile, RegId y_tile) {
     b.permute(PermuteOp::kUnpackHi64, x(q + 3), y(q + 1), y(q + 3));
   }
   // Now group g of x[4q + c] holds rows 4q..4q+3 of column 4g + c.
+  if (lanes == 4) return x_tile;
   if (lanes == 8) {
     for (int64_t c = 0; c < 4; ++c) {
       b.permute(PermuteOp::kGroups, y(c), x(c), x(4 + c), 0x20);

@@ -5,7 +5,7 @@
 
 namespace hone::ir {
 
-// `x` and `y` are tiles of `lanes` registers of `lanes` (8 or 16) lanes; x holds a row in each register. Emits the
+// `x` and `y` are tiles of `lanes` registers of `lanes` (4, 8 or 16) lanes; x holds a row in each register. Emits the
 // transposition and returns the tile that holds column c in register c: x or y, the other one is scratch.
 RegId emit_transpose(Builder& b, int lanes, RegId x, RegId y);
 

@@ -77,6 +77,13 @@ int64_t GuardedOperands::c_elements() const {
 
 void GuardedOperands::reset_c() { std::copy(initial_c_.begin(), initial_c_.end(), operands_.c); }
 
+std::vector<const GuardedBuffer*> GuardedOperands::memory() const {
+  std::vector<const GuardedBuffer*> all;
+  for (const Buffer* buffer : {&a_, &b_, &c_, &bias_, &gate_, &residual_})
+    if (*buffer) all.push_back(&**buffer);
+  return all;
+}
+
 Comparison GuardedOperands::compare_with_reference() const {
   std::vector<float> expected = initial_c_;
   MatmulOperands reference = operands_;

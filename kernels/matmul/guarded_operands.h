@@ -30,6 +30,7 @@ class GuardedOperands {
   Comparison compare_with_reference() const;
   // Makes C what it was before the first run.
   void reset_c();
+  std::vector<const GuardedBuffer*> memory() const;
 
  private:
   using Buffer = std::optional<GuardedBuffer>;

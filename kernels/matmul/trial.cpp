@@ -31,6 +31,13 @@ class MatmulTrial final : public op::Trial {
     numeric::Comparison comparison = planned_.compare_with_reference();
     return comparison.ok() && other_ ? other_->compare_with_reference() : comparison;
   }
+  std::vector<const GuardedBuffer*> memory() const override {
+    std::vector<const GuardedBuffer*> all = planned_.memory();
+    if (!other_) return all;
+    const std::vector<const GuardedBuffer*> others = other_->memory();
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+  }
 
  private:
   int specials_;

@@ -11,6 +11,10 @@
 #include "engine/base/machine.h"
 #include "kernels/numeric/comparison.h"
 
+namespace hone {
+class GuardedBuffer;
+}
+
 namespace hone::op {
 
 // A size in which problems of one family may differ.
@@ -51,6 +55,8 @@ class Trial {
   virtual void reset() = 0;
   // After all kernels.
   virtual numeric::Comparison compare() const = 0;
+  // All that the calls may read or write, for who runs them elsewhere.
+  virtual std::vector<const GuardedBuffer*> memory() const = 0;
 };
 
 }  // namespace hone::op

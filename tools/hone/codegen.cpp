@@ -70,11 +70,15 @@ Result<std::vector<jit::CodeGenerator*>> generators_of(const CodegenArgs& args) 
   return generators;
 }
 
-// A CPU that is misspelt is found before anything runs, on an instruction that every x86 has.
-Status check_mcpus(const std::vector<std::string>& mcpus) {
-  constexpr std::byte kNop[] = {std::byte{0x90}};
+// A CPU that is misspelt, or of another architecture than the code, is found before anything runs, on an instruction
+// that does nothing.
+Status check_mcpus(const std::vector<std::string>& mcpus, Isa isa) {
+  constexpr std::byte kX86Nop[] = {std::byte{0x90}};
+  constexpr std::byte kAarch64Nop[] = {std::byte{0x1f}, std::byte{0x20}, std::byte{0x03}, std::byte{0xd5}};
+  const bool x86 = isa_info(isa).arch == Arch::kX86_64;
+  const std::span<const std::byte> nop = x86 ? std::span<const std::byte>(kX86Nop) : kAarch64Nop;
   for (const std::string& cpu : mcpus) {
-    const Result<jit::StaticThroughput> any = jit::static_throughput(kNop, Isa::kAvx2, cpu);
+    const Result<jit::StaticThroughput> any = jit::static_throughput(nop, isa, cpu);
     if (!any.ok()) return Status(any.status().code(), fmt::format("--mcpu {}: {}", cpu, any.status().message()));
   }
   return {};
@@ -112,7 +116,9 @@ Result<Setup> prepare(const CodegenArgs& args) {
   s.numerics = args.numerics;
   StudyOptions& o = s.options;
   HONE_ASSIGN_OR_RETURN(o.generators, generators_of(args));
-  HONE_RETURN_IF_ERROR(check_mcpus(args.mcpus));
+  HONE_ASSIGN_OR_RETURN(s.described, described_machine());
+  const Result<Isa> best = s.described.best_isa();
+  HONE_RETURN_IF_ERROR(check_mcpus(args.mcpus, s.isa ? *s.isa : best.ok() ? *best : all_isas().front()));
   if (!args.html.empty()) {
     HONE_ASSIGN_OR_RETURN(NewFile page, NewFile::create(args.html, "codegen.html"));
     s.html.emplace(std::move(page));
@@ -121,7 +127,6 @@ Result<Setup> prepare(const CodegenArgs& args) {
   o.threads = args.threads, o.repetitions = args.repetitions, o.seconds = args.seconds, o.seed = args.seed;
   o.cache = args.cache == "warm" ? autotune::CacheMode::kWarm : autotune::CacheMode::kCold;
   HONE_ASSIGN_OR_RETURN(o.machine, executing_machine());
-  HONE_ASSIGN_OR_RETURN(s.described, described_machine());
   HONE_ASSIGN_OR_RETURN(s.store, open_store(args.db, s.is_list ? db::OpenMode::kReadWrite : db::OpenMode::kReadOnly));
   HONE_ASSIGN_OR_RETURN(s.decisions, plan::Decisions::load(*s.store));
   HONE_ASSIGN_OR_RETURN(const plan::RegionPolicy regions,

@@ -98,6 +98,8 @@ Status add_code(const op::Problem& problem, const plan::Plan& plan, const Explai
   for (const ir::Kernel& kernel : kernels) {
     if (args.ir) loop_ir += (loop_ir.empty() ? "" : "\n") + ir::print(kernel);
     if (!args.assembly) continue;
+    if (plan.codegen == plan::kFallbackCodegen)
+      return unsupported("--asm: nothing is generated for this plan, its kernel is precompiled");
     HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(plan.codegen));
     HONE_ASSIGN_OR_RETURN(const std::unique_ptr<jit::CompiledKernel> compiled,
                           generator->compile(kernel, op::isa(plan.program)));

@@ -23,6 +23,7 @@ inline Machine described(std::string_view name) {
 inline Target target_of(const Machine& m) {
   Target t{.key = m.key(),
            .kind = kind_of(m),
+           .arch = m.arch(),
            .caches = blocking_caches(m),
            .threads = m.cpus_usable,
            .engine = "hone test",
