@@ -77,7 +77,7 @@ Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, LlvmPipe
   llvm::legacy::PassManager passes;
   llvm::TargetPassConfig* config = machine.createPassConfig(passes);
   config->setDisableVerify(true);
-  // It would keep the constants of an epilogue in registers across the loop over k of the tile in front of it.
+  // It would keep the constants of one loop in registers across another, in front of it, that needs them all.
   config->disablePass(&llvm::EarlyMachineLICMID);
   passes.add(config);
   auto* info = new llvm::MachineModuleInfoWrapperPass(&machine);  // `passes` owns both
