@@ -6,14 +6,16 @@
 #include <mutex>
 
 #include "jit/inspect/mc_internal.h"
+#include "jit/llvm/object.h"
 
 namespace hone::jit {
 
+// LLVM's registry is a list without a lock. Whoever generates code enters targets in it, so that happens in one place;
+// what is added here are fields of targets that are in the list.
 void register_targets() {
   static std::once_flag once;
   std::call_once(once, [] {
-    llvm::InitializeAllTargetInfos();
-    llvm::InitializeAllTargetMCs();
+    static_cast<void>(llvm_emits(Isa::kAvx2));  // whether it does is not the question: looking enters all targets
     llvm::InitializeAllDisassemblers();
     llvm::InitializeAllTargetMCAs();
   });

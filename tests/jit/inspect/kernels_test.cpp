@@ -53,11 +53,14 @@ void expect_consistent(const CodeFacts& facts, size_t bytes) {
 TEST(JitInspectKernels, FactsAreConsistent) {
   HONE_NEEDS_INSPECT();
   for (CodeGenerator* generator : compiling_generators()) {
-    for (const KernelCase& c : sample_kernels(8)) {
-      SCOPED_TRACE(std::string(generator->name()) + " " + c.kernel.name);
-      const Emitted code = emitted(*generator, c.kernel, Isa::kAvx2);
-      expect_consistent(code.facts, code.code.size());
-      for (const Instruction& i : code.facts.instructions) EXPECT_FALSE(i.text.starts_with(".byte")) << i.text;
+    for (Isa isa : all_isas()) {
+      if (!generator->emits(isa)) continue;
+      for (const KernelCase& c : sample_kernels(isa_info(isa).lanes_f32())) {
+        SCOPED_TRACE(std::string(generator->name()) + " " + c.kernel.name + " " + std::string(isa_info(isa).name));
+        const Emitted code = emitted(*generator, c.kernel, isa);
+        expect_consistent(code.facts, code.code.size());
+        for (const Instruction& i : code.facts.instructions) EXPECT_FALSE(i.text.starts_with(".byte")) << i.text;
+      }
     }
   }
 }
@@ -65,19 +68,24 @@ TEST(JitInspectKernels, FactsAreConsistent) {
 TEST(JitInspectKernels, GeneratorsDoTheSameWork) {
   HONE_NEEDS_INSPECT();
   for (CodeGenerator* generator : compiling_generators()) {
-    SCOPED_TRACE(generator->name());
-    const Emitted code =
-        emitted(*generator, tile_kernel({.mr = 12, .nr = 32, .k = 64, .lanes = 16, .unroll = 2, .versions = true}),
-                Isa::kAvx512);
-    const InnerLoop loop = code.hot_loop();
-    EXPECT_EQ(loop.counts.fma, 2 * 12 * 2);
-    EXPECT_EQ(loop.counts.load, 2 * (2 + 12));
-    EXPECT_EQ(loop.counts.store, 0);
-    EXPECT_EQ(loop.counts.stack, 0);
-    EXPECT_DOUBLE_EQ(loop.counts.loads_per_fma(), 28.0 / 48);
-    EXPECT_EQ(code.facts.counts.fma, 2 * 2 * (12 * 13 / 2)) << "a loop for each number of rows";
-    EXPECT_EQ(code.facts.counts.vector_spills, 0);
-    EXPECT_EQ(code.facts.counts.vector_reloads, 0);
+    for (Isa isa : all_isas()) {
+      if (!generator->emits(isa)) continue;
+      SCOPED_TRACE(std::string(generator->name()) + " " + std::string(isa_info(isa).name));
+      const int lanes = isa_info(isa).lanes_f32();
+      const Emitted code =
+          emitted(*generator,
+                  tile_kernel({.mr = 6, .nr = 2 * lanes, .k = 64, .lanes = lanes, .unroll = 2, .versions = true}), isa);
+      const InnerLoop loop = code.hot_loop();
+      EXPECT_EQ(loop.counts.fma, 2 * 6 * 2) << loop.text();
+      EXPECT_EQ(loop.counts.store, 0);
+      EXPECT_EQ(loop.counts.stack, 0);
+      EXPECT_EQ(code.facts.counts.fma, 2 * 2 * (1 + 2 + 3 + 4 + 5 + 6)) << "a loop for each number of rows";
+      EXPECT_EQ(code.facts.counts.vector_spills, 0);
+      EXPECT_EQ(code.facts.counts.vector_reloads, 0);
+      if (isa == Isa::kNeon) continue;  // two elements of a at a time, or two vectors of b
+      EXPECT_EQ(loop.counts.load, 2 * (2 + 6)) << loop.text();
+      EXPECT_DOUBLE_EQ(loop.counts.loads_per_fma(), 16.0 / 24);
+    }
   }
 }
 
@@ -107,10 +115,12 @@ TEST(JitInspectKernels, AnyBytesHaveFacts) {
       code[i] = static_cast<std::byte>(0x70 + random() % 16);  // a conditional jump
       code[i + 1] = static_cast<std::byte>(0x80 + random() % 128);
     }
-    const Result<CodeFacts> facts = inspect(code, Isa::kAvx512);
-    ASSERT_TRUE(facts.ok()) << facts.status().to_string();
-    expect_consistent(*facts, code.size());
-    loops += facts->loops.size();
+    for (Isa isa : {Isa::kAvx512, Isa::kNeon}) {
+      const Result<CodeFacts> facts = inspect(code, isa);
+      ASSERT_TRUE(facts.ok()) << facts.status().to_string();
+      expect_consistent(*facts, code.size());
+      loops += facts->loops.size();
+    }
   }
   EXPECT_GT(loops, 20u);
 }

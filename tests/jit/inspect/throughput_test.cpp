@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "jit/codegen.h"
@@ -129,15 +130,17 @@ TEST(JitInspectThroughput, ThisCpuByDefault) {
 #ifdef HONE_LLVM_MCA
 // A loop as the tool reads it; a jump goes to its start.
 std::string assembly_of(const CodeFacts& facts, int loop) {
-  std::string text = ".intel_syntax noprefix\ntop:\n";
+  std::string text;
   for (const Instruction& i : facts.instructions)
-    if (i.loop == loop) text += (i.target < 0 ? i.text : i.text.substr(0, i.text.find(' ')) + " top") + "\n";
+    if (i.loop == loop) text += (i.target < 0 ? i.text : i.text.substr(0, i.text.rfind(' ')) + " top") + "\n";
   return text;
 }
 
-nlohmann::json run_tool(const std::string& file, const std::string& cpu, int iterations) {
-  const std::string command = std::string(HONE_LLVM_MCA) + " -mtriple=x86_64-unknown-linux-gnu -mcpu=" + cpu +
-                              " -iterations=" + std::to_string(iterations) + " -json " + file;
+nlohmann::json run_tool(const std::string& file, Isa isa, const std::string& cpu, int iterations) {
+  const bool x86 = isa_info(isa).arch == Arch::kX86_64;
+  const std::string command = std::string(HONE_LLVM_MCA) + " -mtriple=" + (x86 ? "x86_64" : "aarch64") +
+                              "-unknown-linux-gnu -mcpu=" + cpu + " -iterations=" + std::to_string(iterations) +
+                              " -json " + file;
   std::string out;
   if (FILE* pipe = popen(command.c_str(), "r"); pipe != nullptr) {
     char buffer[4096];
@@ -155,12 +158,13 @@ void expect_as_the_tool(std::span<const std::byte> code, Isa isa, const std::vec
   ASSERT_TRUE(facts.ok()) << facts.status().to_string();
   ASSERT_GE(facts->hottest, 0);
   const std::string file = testing::TempDir() + "/hone_mca_" + std::to_string(getpid()) + ".s";
-  std::ofstream(file) << assembly_of(*facts, facts->hottest);
+  std::ofstream(file) << (isa == Isa::kNeon ? "" : ".intel_syntax noprefix\n") << "top:\n"
+                      << assembly_of(*facts, facts->hottest);
   for (const std::string& cpu : cpus) {
     SCOPED_TRACE(cpu);
     const Result<StaticThroughput> ours = static_throughput(loop_code(code, *facts, facts->hottest), isa, cpu);
     ASSERT_TRUE(ours.ok()) << ours.status().to_string();
-    const nlohmann::json half = run_tool(file, cpu, 200), all = run_tool(file, cpu, 400);
+    const nlohmann::json half = run_tool(file, isa, cpu, 200), all = run_tool(file, isa, cpu, 400);
     EXPECT_DOUBLE_EQ(ours->block_rthroughput, all["BlockRThroughput"].get<double>());
     EXPECT_EQ(ours->uops * 400, all["TotaluOps"].get<double>());
     const double cycles = (all["TotalCycles"].get<double>() - half["TotalCycles"].get<double>()) / 200;
@@ -172,15 +176,19 @@ void expect_as_the_tool(std::span<const std::byte> code, Isa isa, const std::vec
 TEST(JitInspectThroughput, AgreesWithTheTool) {
   HONE_NEEDS_INSPECT();
   if (std::ifstream tool(HONE_LLVM_MCA); !tool) GTEST_SKIP() << "there is no " << HONE_LLVM_MCA;
+  const std::map<Isa, std::vector<std::string>> cpus = {{Isa::kAvx512, {"sapphirerapids", "znver4", "skylake-avx512"}},
+                                                        {Isa::kAvx2, {"skylake", "znver2", "alderlake"}},
+                                                        {Isa::kNeon, {"neoverse-n1", "neoverse-v2", "cortex-a55"}}};
   for (CodeGenerator* generator : compiling_generators()) {
-    SCOPED_TRACE(generator->name());
-    const auto wide = generator->compile(tile_kernel({.mr = 14, .nr = 32, .k = 64, .lanes = 16}), Isa::kAvx512);
-    ASSERT_TRUE(wide.ok()) << wide.status().to_string();
-    expect_as_the_tool((*wide)->code(), Isa::kAvx512, {"sapphirerapids", "znver4", "skylake-avx512"});
-    const auto narrow =
-        generator->compile(tile_kernel({.mr = 6, .nr = 16, .k = 64, .lanes = 8, .unroll = 2}), Isa::kAvx2);
-    ASSERT_TRUE(narrow.ok()) << narrow.status().to_string();
-    expect_as_the_tool((*narrow)->code(), Isa::kAvx2, {"skylake", "znver2", "alderlake"});
+    for (const auto& [isa, names] : cpus) {
+      if (!generator->emits(isa)) continue;
+      SCOPED_TRACE(std::string(generator->name()) + " " + std::string(isa_info(isa).name));
+      const int lanes = isa_info(isa).lanes_f32();
+      const auto compiled =
+          generator->compile(tile_kernel({.mr = 6, .nr = 2 * lanes, .k = 64, .lanes = lanes, .unroll = 2}), isa);
+      ASSERT_TRUE(compiled.ok()) << compiled.status().to_string();
+      expect_as_the_tool((*compiled)->code(), isa, names);
+    }
   }
 }
 #endif
