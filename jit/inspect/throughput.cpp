@@ -68,10 +68,10 @@ class Observer : public mca::HWEventListener {
   std::map<mca::ResourceRef, double> used_;
 };
 
-// Names of CPUs that start like what was typed, as far as any does.
+// Names of CPUs that start like what was typed, as far as any does; none where none does.
 std::vector<std::string> closest_names(llvm::ArrayRef<llvm::SubtargetSubTypeKV> cpus, std::string_view typed) {
   std::vector<std::string> names;
-  size_t most = 0;
+  size_t most = 1;
   for (const llvm::SubtargetSubTypeKV& cpu : cpus) {
     const std::string_view name(cpu.Key);
     const auto equal = std::mismatch(name.begin(), name.end(), typed.begin(), typed.end()).first - name.begin();
@@ -87,9 +87,12 @@ std::vector<std::string> closest_names(llvm::ArrayRef<llvm::SubtargetSubTypeKV> 
 Result<std::unique_ptr<llvm::MCSubtargetInfo>> model_of(const Mc& mc, const std::string& cpu,
                                                         const std::vector<std::string>& features) {
   std::unique_ptr<llvm::MCSubtargetInfo> any(mc.target->createMCSubtargetInfo(mc.triple, "", ""));
-  if (!any->isCPUStringValid(cpu))
-    return invalid_argument(fmt::format("LLVM knows no CPU '{}' for {}; it knows {}", cpu, mc.triple,
-                                        fmt::join(closest_names(any->getAllProcessorDescriptions(), cpu), ", ")));
+  if (!any->isCPUStringValid(cpu)) {
+    const std::vector<std::string> close = closest_names(any->getAllProcessorDescriptions(), cpu);
+    return invalid_argument(fmt::format(
+        "LLVM knows no CPU '{}' for {}; {}", cpu, mc.triple,
+        close.empty() ? "its names are those of clang -mcpu" : fmt::format("it knows {}", fmt::join(close, ", "))));
+  }
   std::unique_ptr<llvm::MCSubtargetInfo> model(mc.target->createMCSubtargetInfo(mc.triple, cpu, ""));
   if (!model->getSchedModel().hasInstrSchedModel())
     return invalid_argument(fmt::format("LLVM has no scheduling model of '{}'; name a CPU that has one", cpu));
@@ -214,6 +217,8 @@ Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Isa 
 
 Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Arch arch,
                                            const std::vector<std::string>& features, const std::string& cpu) {
+  if (cpu.empty() && arch != host_arch())
+    return invalid_argument(fmt::format("the code is for {} and this CPU is not; name a CPU", arch_name(arch)));
   StaticThroughput result{.cpu = cpu.empty() ? host_cpu() : cpu};
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<Mc> mc, make_mc(arch));
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<llvm::MCSubtargetInfo> subtarget, model_of(*mc, result.cpu, features));
