@@ -318,6 +318,7 @@ void VectorEmitter::fold() {
 }
 
 void VectorEmitter::keep_in_memory(int element, asmjit::BaseNode* before, asmjit::BaseNode* after) {
+  if (before == after) return;  // no code in between (a move to itself is none): nothing to make room for
   const auto at = static_cast<size_t>(element);
   const Vec reg = virtual_[at].as<Vec>();
   memory_.resize(virtual_.size());

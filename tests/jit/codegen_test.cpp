@@ -52,6 +52,27 @@ TEST_P(JitDifferential, RandomKernels) {
 }
 
 // One generator, many threads: compiled code must not depend on what the others compile (m14 in small).
+// More values than registers live through code that is no instruction (a move to itself) and through branches, so that
+// some wait in memory meanwhile. Found by `hone fuzz`: the value was loaded back before it had been stored.
+TEST_P(JitDifferential, ValuesOutliveCodeThatEmitsNothing) {
+  using ir::Affine;
+  ir::Builder b("idle");
+  const auto q = b.param("q");
+  const int64_t many = isa_info(GetParam().isa).vector_registers - 1;
+  const auto result = b.buffer({.name = "result", .scope = ir::Scope::kOut, .extents = {many}, .strides = {1}});
+  const auto f = b.reg("f", {.lanes = 1}, {many});
+  const auto g = b.at(b.reg("g", {.lanes = 1})), h = b.at(b.reg("h", {.lanes = 1}));
+  const Affine c = b.let_min("c", {Affine::var(q) + 2, 3});
+  for (int64_t i = 0; i < many; ++i) b.constant(b.at(f, {i}), static_cast<float>(i) + 0.5f);
+  b.constant(g, 1);
+  b.constant(h, 2);
+  b.serial("i", 0, 2, 1, [&](const Affine&) { b.constant(b.at(f, {0}), 0.5f); });
+  b.unary(ir::UnaryOp::kMove, g, g);
+  b.specialise("v", 2, 7, c, [&](const Affine&) { b.unary(ir::UnaryOp::kMove, h, h); });
+  for (int64_t i = 0; i < many; ++i) b.store({result, {i}}, b.at(f, {i}));
+  expect_like_interpreter({"idle", b.finish(), {{0}, {1}}}, GetParam(), 5);
+}
+
 TEST_P(JitDifferential, CompilesOnManyThreads) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
