@@ -212,6 +212,7 @@ TEST_F(HoneCodegen, KernelsOfOneOpAreLookedAtApart) {
     total += k["instructions"]["total"].get<int>();
     bytes += k["code_bytes"].get<int>();
     names.insert(k["name"].get<std::string>());
+    EXPECT_FALSE(k["inner_loops"].empty());
   }
   EXPECT_EQ(g["instructions"]["total"], total);
   EXPECT_EQ(g["code_bytes"], bytes);
@@ -229,9 +230,9 @@ TEST_F(HoneCodegen, PeopleSeeTheInnerLoopsSideBySide) {
   if (!has("llvm")) return;
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.out, StartsWith(kProblem));
-  EXPECT_THAT(o.out, HasSubstr("bits equal"));
   EXPECT_THAT(o.out, HasSubstr("inner loop of llvm"));
-  EXPECT_THAT(o.out, HasSubstr("  =  "));
+  EXPECT_EQ(o.out.find("  =  ") != std::string::npos, generators_.size() > 1);
+  EXPECT_THAT(o.out, HasSubstr(has("asmjit") ? "bits equal" : "no ratio llvm / asmjit: asmjit is not among"));
   EXPECT_THAT(o.out, HasSubstr("vfmadd231ps"));
 }
 
@@ -353,7 +354,7 @@ TEST_F(HoneCodegen, ThePageIsWellFormedAndStandsAlone) {
   EXPECT_THAT(html, HasSubstr(kProblem));
   EXPECT_THAT(html, HasSubstr("<svg "));
   EXPECT_THAT(html, HasSubstr("prefers-color-scheme: dark"));
-  EXPECT_EQ(html.find("<td class=\"fma\">vfmadd231ps ") != std::string::npos, generators_.size() > 1);
+  EXPECT_EQ(html.find("<td class=\"fma\">vfmadd231ps ") != std::string::npos, has("llvm"));
 }
 
 TEST_F(HoneCodegen, ThePageIsWrittenWholeOrNotAtAll) {

@@ -24,7 +24,7 @@ struct CodegenArgs {
   ProblemArgs problems;
   std::string program, isa, codegen, llvm_opt, numerics, db, html, output = "md", cache = "warm";
   std::vector<std::string> mcpus;
-  int threads = 1, repetitions = 25;
+  int threads = 1, repetitions = 75;
   double seconds = 3;
   uint64_t seed = 1;
   bool json = false;
@@ -59,11 +59,11 @@ Result<std::vector<jit::CodeGenerator*>> generators_of(const CodegenArgs& args) 
     for (const std::string& name : names) HONE_RETURN_IF_ERROR(add_generator(name, generators));
   }
   if (!args.llvm_opt.empty()) {
-    for (const std::string& level : split(args.llvm_opt, ',')) {
+    const std::vector<std::string> levels = split(args.llvm_opt, ',');
+    for (const std::string& level : levels)
       if (level.size() != 2 || level[0] != 'O' || level[1] < '0' || level[1] > '3')
         return invalid_argument(fmt::format("--llvm-opt takes O0,O1,O2,O3 or some of them, got '{}'", args.llvm_opt));
-      HONE_RETURN_IF_ERROR(add_generator("llvm-" + level, generators));
-    }
+    for (const std::string& level : levels) HONE_RETURN_IF_ERROR(add_generator("llvm-" + level, generators));
   }
   if (generators.empty())
     return unsupported("this build has no code generator: configure with HONE_WITH_ASMJIT=ON or HONE_WITH_LLVM=ON");
@@ -102,6 +102,7 @@ Status check_program(const CodegenArgs& args, Setup& s) {
     if (s.isa && op::isa(*program) != *s.isa)
       return invalid_argument(
           fmt::format("--isa {} and a --program for {}: leave one out", args.isa, isa_info(op::isa(*program)).name));
+    s.isa = op::isa(*program);
   }
   return {};
 }
@@ -276,7 +277,7 @@ void add_codegen(CLI::App& app, Run& run) {
       ->check(not_empty());
   add_numerics(*command, args->numerics);
   command->add_option("--threads", args->threads, "threads of a call (default: 1)")->check(CLI::Range(1, 1024));
-  command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 25)")
+  command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 75)")
       ->check(CLI::Range(1, 1000000));
   command->add_option("--seconds", args->seconds, "per problem, then rounds stop once there are enough (default: 3)")
       ->check(positive());

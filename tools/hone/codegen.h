@@ -43,8 +43,10 @@ struct KernelCode {
   std::string name;
   jit::CodeFacts facts;
 
-  std::optional<CodePart> inner_loop() const;  // nullopt: no loop
-  std::span<const jit::Instruction> inner_instructions() const;
+  // Of a loop that contains no other; what lies between its instructions is not of it.
+  CodePart part(int loop) const;
+  std::optional<CodePart> inner_loop() const;  // the hottest; nullopt: no loop
+  std::vector<jit::Instruction> inner_instructions() const;
 };
 
 // llvm-mca on the inner loop, by the model of one CPU.
@@ -87,6 +89,7 @@ struct Study {
 
   const GeneratorCode* find(std::string_view codegen) const;  // null: not among them
   const KernelCode* hot(const GeneratorCode& code) const;     // null: no code
+  std::vector<const GeneratorCode*> with_inner_loop() const;  // that can be shown
   // Of a generator's time over that of the native code. nullopt: one of them was not timed.
   std::optional<autotune::Interval> ratio(const GeneratorCode& code) const;
 };
@@ -107,7 +110,7 @@ struct StudyOptions {
   int threads = 1;
   autotune::CacheMode cache = autotune::CacheMode::kWarm;
   uint64_t seed = 1;
-  int repetitions = 25;
+  int repetitions = 75;
   double seconds = 3;
   Machine machine;      // that runs
   autotune::Peak peak;  // of it

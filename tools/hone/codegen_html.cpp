@@ -210,10 +210,7 @@ std::string listing_cell(std::span<const jit::Instruction> listing, int index) {
 }
 
 std::string listings(const Study& s, const GeneratorCode& left, const GeneratorCode& right, bool open) {
-  const KernelCode *const a = s.hot(left), *const b = s.hot(right);
-  if (a == nullptr || b == nullptr) return "";
-  const std::span<const jit::Instruction> l = a->inner_instructions(), r = b->inner_instructions();
-  if (l.empty() && r.empty()) return "";
+  const std::vector<jit::Instruction> l = s.hot(left)->inner_instructions(), r = s.hot(right)->inner_instructions();
   std::string rows;
   int same = 0;
   for (const AlignedLine& line : align(l, r)) {
@@ -230,16 +227,28 @@ std::string listings(const Study& s, const GeneratorCode& left, const GeneratorC
       escaped(left.codegen), escaped(right.codegen), rows);
 }
 
+// Each beside the first; that one alone when there is no other.
+std::string all_listings(const Study& s) {
+  const std::vector<const GeneratorCode*> codes = s.with_inner_loop();
+  std::string out;
+  for (size_t i = 1; i < codes.size(); ++i) out += listings(s, *codes[0], *codes[i], i == 1);
+  if (codes.size() != 1) return out;
+  const std::vector<jit::Instruction> listing = s.hot(*codes[0])->inner_instructions();
+  std::string rows;
+  for (int i = 0; i < static_cast<int>(listing.size()); ++i) rows += "<tr>" + listing_cell(listing, i) + "</tr>\n";
+  return fmt::format(
+      "<div class=\"wide\"><table class=\"code\">\n<tr><th>inner loop of {}</th></tr>\n{}</table></div>\n",
+      escaped(codes[0]->codegen), rows);
+}
+
 std::string section(const Study& s, size_t number) {
   std::string out = fmt::format("<h2 id=\"p{}\">{}</h2>\n", number, escaped(op::to_string(s.problem)));
   const bool bad = s.bits_equal && !*s.bits_equal;
-  out += fmt::format("<p><code>{}</code> ({}), {} thread(s), caches {}, <span{}>{}</span></p>\n",
+  out += fmt::format("<p><code>{}</code> ({}), {} thread(s), caches {}; {}; <span{}>{}</span></p>\n",
                      escaped(op::to_string(s.program)), escaped(s.reason), s.threads, escaped(s.cache),
-                     bad ? " class=\"bad\"" : "", escaped(bits_text(s)));
+                     escaped(ratio_text(s)), bad ? " class=\"bad\"" : "", escaped(bits_text(s)));
   for (const Table& table : study_tables(s)) out += html_table(table);
-  out += time_chart(s) + class_chart(s);
-  for (size_t i = 1; i < s.codes.size(); ++i) out += listings(s, s.codes[0], s.codes[i], i == 1);
-  return out;
+  return out + time_chart(s) + class_chart(s) + all_listings(s);
 }
 
 }  // namespace

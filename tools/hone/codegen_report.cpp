@@ -66,6 +66,10 @@ Json kernels_json(const GeneratorCode& code) {
     Json json = {{"name", k.name}};
     json.update(part_json({k.facts.bytes, k.facts.counts}, "code_bytes"));
     json["inner_loop"] = loop_json(k);
+    // All that contain no other: a kernel may have several that matter.
+    json["inner_loops"] = Json::array();
+    for (size_t l = 0; l < k.facts.loops.size(); ++l)
+      if (k.facts.loops[l].innermost) json["inner_loops"].push_back(part_json(k.part(static_cast<int>(l)), "bytes"));
     all.push_back(std::move(json));
   }
   return all;
@@ -254,10 +258,7 @@ Table counted(const Study& s) {
 
 // Two columns; between them = where both do the same, | where they differ, < and > where only one has something.
 std::string side_by_side(const Study& s, const GeneratorCode& left, const GeneratorCode& right) {
-  const KernelCode *const a = s.hot(left), *const b = s.hot(right);
-  if (a == nullptr || b == nullptr) return "";
-  const std::span<const jit::Instruction> l = a->inner_instructions(), r = b->inner_instructions();
-  if (l.empty() && r.empty()) return "";
+  const std::vector<jit::Instruction> l = s.hot(left)->inner_instructions(), r = s.hot(right)->inner_instructions();
   const std::string title = fmt::format("inner loop of {}", left.codegen);
   size_t width = title.size();
   for (const jit::Instruction& i : l) width = std::max(width, i.text.size());
@@ -270,6 +271,16 @@ std::string side_by_side(const Study& s, const GeneratorCode& left, const Genera
     out.erase(out.find_last_not_of(' ') + 1);
     out += "\n";
   }
+  return out;
+}
+
+// Of the first two generators that have one; of one alone.
+std::string inner_loops(const Study& s) {
+  const std::vector<const GeneratorCode*> codes = s.with_inner_loop();
+  if (codes.empty()) return "";
+  if (codes.size() > 1) return side_by_side(s, *codes[0], *codes[1]);
+  std::string out = fmt::format("    inner loop of {}\n", codes[0]->codegen);
+  for (const jit::Instruction& i : s.hot(*codes[0])->inner_instructions()) out += fmt::format("    {}\n", i.text);
   return out;
 }
 
@@ -352,6 +363,12 @@ Table codegen_table(std::span<const Study> studies) {
   return table;
 }
 
+std::string ratio_text(const Study& s) {
+  const LlvmToNative r = llvm_to_native(s);
+  if (!r.ratio) return fmt::format("no ratio {} / {}: {}", kLlvm, kNative, r.why_not);
+  return fmt::format("{} / {} {:.3f} [{:.3f}, {:.3f}]", kLlvm, kNative, r.ratio->mid, r.ratio->lo, r.ratio->hi);
+}
+
 std::string bits_text(const Study& s) {
   if (!s.bits_equal) return fmt::format("bits not compared: {}", s.bits_why);
   return *s.bits_equal ? "bits equal" : fmt::format("BITS DIFFER: {}", s.bits_why);
@@ -365,14 +382,13 @@ std::vector<Table> study_tables(const Study& s) {
 }
 
 std::string study_text(const Study& s) {
-  std::string out = fmt::format("{}\n    {}  ({})\n    {} thread(s), caches {}, {}\n", op::to_string(s.problem),
-                                op::to_string(s.program), s.reason, s.threads, s.cache, bits_text(s));
+  std::string out = fmt::format("{}\n    {}  ({})\n    {} thread(s), caches {}; {}; {}\n", op::to_string(s.problem),
+                                op::to_string(s.program), s.reason, s.threads, s.cache, ratio_text(s), bits_text(s));
   for (const GeneratorCode& code : s.codes)
     if (const int loops = code.spilling_loops(); loops > 0)
       out += fmt::format("    {} inner loop(s) of {} spill\n", loops, code.codegen);
   for (const Table& table : study_tables(s)) out += "\n" + render(table, Format::kMd);
-  if (s.codes.size() > 1)
-    if (const std::string loops = side_by_side(s, s.codes[0], s.codes[1]); !loops.empty()) out += "\n" + loops;
+  if (const std::string loops = inner_loops(s); !loops.empty()) out += "\n" + loops;
   return out;
 }
 

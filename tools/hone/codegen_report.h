@@ -18,6 +18,8 @@ Table codegen_table(std::span<const Study> studies);
 // What is known of one problem, for people: times, counts of all of the code and of inner loops, models, counters.
 // Tables without rows are left out.
 std::vector<Table> study_tables(const Study& study);
+// "llvm / asmjit 0.998 [0.995, 1.001]", or why not.
+std::string ratio_text(const Study& study);
 // "bits equal", or why not.
 std::string bits_text(const Study& study);
 // All about one problem: these tables, and the inner loops of the first two generators side by side.

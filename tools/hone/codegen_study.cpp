@@ -100,7 +100,11 @@ void look(const std::vector<ir::Kernel>& kernels, jit::CodeGenerator& generator,
   const jit::CodeFacts& hot = code.kernels[study.hot_kernel].facts;
   if (hot.hottest < 0) return;
   const std::vector<std::byte> body = jit::loop_code((*compiled)[study.hot_kernel]->code(), hot, hot.hottest);
-  code.models.push_back(model(body, isa, ""));
+  if (isa_info(isa).arch == host_arch()) {
+    code.models.push_back(model(body, isa, ""));
+  } else {
+    code.models.push_back({.cpu = jit::host_cpu(), .result = {}, .why_not = "does not run this instruction set"});
+  }
   for (const std::string& cpu : options.mcpus) code.models.push_back(model(body, isa, cpu));
 }
 
@@ -212,20 +216,23 @@ void add(jit::Counts& sum, const jit::Counts& of) {
 
 }  // namespace
 
-std::optional<CodePart> KernelCode::inner_loop() const {
-  if (facts.hottest < 0) return std::nullopt;
-  const jit::Loop& loop = facts.loops[static_cast<size_t>(facts.hottest)];
-  return CodePart{loop.end - loop.begin, loop.counts};
+CodePart KernelCode::part(int loop) const {
+  CodePart part{.bytes = 0, .counts = facts.loops[static_cast<size_t>(loop)].counts};
+  for (const jit::Instruction& i : facts.instructions)
+    if (i.loop == loop) part.bytes += static_cast<size_t>(i.size);
+  return part;
 }
 
-std::span<const jit::Instruction> KernelCode::inner_instructions() const {
-  if (facts.hottest < 0) return {};
-  const jit::Loop& loop = facts.loops[static_cast<size_t>(facts.hottest)];
-  const auto from = [&](size_t offset) {
-    return std::lower_bound(facts.instructions.begin(), facts.instructions.end(), offset,
-                            [](const jit::Instruction& i, size_t at) { return i.offset < at; });
-  };
-  return {from(loop.begin), from(loop.end)};
+std::optional<CodePart> KernelCode::inner_loop() const {
+  if (facts.hottest < 0) return std::nullopt;
+  return part(facts.hottest);
+}
+
+std::vector<jit::Instruction> KernelCode::inner_instructions() const {
+  std::vector<jit::Instruction> all;
+  for (const jit::Instruction& i : facts.instructions)
+    if (facts.hottest >= 0 && i.loop == facts.hottest) all.push_back(i);
+  return all;
 }
 
 CodePart GeneratorCode::whole() const {
@@ -252,6 +259,13 @@ const GeneratorCode* Study::find(std::string_view codegen) const {
 
 const KernelCode* Study::hot(const GeneratorCode& code) const {
   return hot_kernel < code.kernels.size() ? &code.kernels[hot_kernel] : nullptr;
+}
+
+std::vector<const GeneratorCode*> Study::with_inner_loop() const {
+  std::vector<const GeneratorCode*> all;
+  for (const GeneratorCode& code : codes)
+    if (const KernelCode* const kernel = hot(code); kernel != nullptr && kernel->inner_loop()) all.push_back(&code);
+  return all;
 }
 
 std::optional<autotune::Interval> Study::ratio(const GeneratorCode& code) const {

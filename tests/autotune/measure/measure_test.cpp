@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cmath>
 
 #include "autotune/measure/flush.h"
@@ -222,6 +223,39 @@ TEST_F(Racing, EveryLayoutAndModeRuns) {
         (*racer)->release(c);
       }
     }
+  }
+}
+
+// A counter that has gone 1000 further at every second reading: a stretch between start and stop.
+PerfSystem thousand_a_stretch(uint64_t& readings) {
+  return {.open = [](Counter counter, int) { return counter == Counter::kCycles ? 7 : -ENOENT; },
+          .read =
+              [&readings](int, std::array<uint64_t, 3>& numbers) {
+                numbers = {1000 * ((readings++ + 1) / 2), readings, readings};
+                return true;
+              },
+          .close = [](int) {},
+          .paranoid = [] { return std::string("2"); }};
+}
+
+TEST_F(Racing, CountsAreOfOneCall) {
+  const MatmulProblem p = problem("matmul:f32:m=4,n=16,k=8");
+  const std::vector<Candidate> one = {default_candidate(p, target_)};
+  for (CacheMode mode : {CacheMode::kCold, CacheMode::kWarm}) {
+    uint64_t readings = 0;
+    PerfCounters counters = PerfCounters::of_this_thread(thousand_a_stretch(readings));
+    Result<std::unique_ptr<KernelRacer>> racer = KernelRacer::create(p, one, clock_, {.cache = mode, .seed = 2});
+    ASSERT_TRUE(racer.ok());
+    EXPECT_EQ((*racer)->count(0, counters).status().code(), Code::kFailedPrecondition) << "not prepared";
+    ASSERT_EQ((*racer)->prepare(0).outcome, db::Outcome::kMeasured);
+    const Result<CounterReading> reading = (*racer)->count(0, counters);
+    ASSERT_TRUE(reading.ok()) << reading.status().message();
+    const double calls = 1000.0 * static_cast<double>(readings / 2) / (*reading)[Counter::kCycles].value();
+    EXPECT_GE(calls, 1);
+    EXPECT_NEAR(calls, std::round(calls), 1e-6);
+    // Cold, the flush between two calls is not to count; warm, all calls are one stretch.
+    EXPECT_EQ(readings / 2, mode == CacheMode::kCold ? static_cast<uint64_t>(std::llround(calls)) : 1);
+    EXPECT_FALSE((*reading)[Counter::kInstructions].has_value()) << "not granted, so not counted";
   }
 }
 
