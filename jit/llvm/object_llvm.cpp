@@ -44,7 +44,7 @@ void set_attributes(llvm::Function& f, const LlvmTarget& target) {
   f.addFnAttr(llvm::Attribute::NoUnwind);
   f.addFnAttr("prefer-vector-width", bits);
   f.addFnAttr("min-legal-vector-width", bits);
-  f.addFnAttr("tune-cpu", target.tune.empty() ? std::string(llvm_machine(isa).tune) : target.tune);
+  f.addFnAttr("tune-cpu", llvm_machine(isa, target.tune).tune);
 }
 
 // Without a handler LLVM would end the process on an error diagnostic.
@@ -70,15 +70,16 @@ Status generate_as_usual(llvm::LLVMTargetMachine& machine, llvm::Module& module,
   return {};
 }
 
-Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, LlvmPipeline pipeline,
+Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, const LlvmTarget& target,
                 llvm::CodeGenFileType type, llvm::SmallVectorImpl<char>& out) {
   llvm::raw_svector_ostream stream(out);
-  if (pipeline != LlvmPipeline::kOwn) return generate_as_usual(machine, module, type, stream);
+  if (target.pipeline != LlvmPipeline::kOwn) return generate_as_usual(machine, module, type, stream);
   llvm::legacy::PassManager passes;
   llvm::TargetPassConfig* config = machine.createPassConfig(passes);
   config->setDisableVerify(true);
   // It would keep the constants of one loop in registers across another, in front of it, that needs them all.
   config->disablePass(&llvm::EarlyMachineLICMID);
+  if (!llvm_machine(isa_info(target.isa), target.tune).schedule) config->disablePass(&llvm::MachineSchedulerID);
   passes.add(config);
   auto* info = new llvm::MachineModuleInfoWrapperPass(&machine);  // `passes` owns both
   passes.add(info);
@@ -95,7 +96,7 @@ Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, LlvmPipe
 
 // For HONE_JIT_DUMP: what goes into code generation and the assembly that comes out, by a second one of a copy, since
 // code generation may change the IR.
-Status describe(llvm::LLVMTargetMachine& machine, const llvm::Module& module, LlvmPipeline pipeline,
+Status describe(llvm::LLVMTargetMachine& machine, const llvm::Module& module, const LlvmTarget& target,
                 LlvmObject& object) {
   std::string problems;
   llvm::raw_string_ostream problem_stream(problems);
@@ -104,7 +105,7 @@ Status describe(llvm::LLVMTargetMachine& machine, const llvm::Module& module, Ll
   module.print(stream, nullptr);
   llvm::SmallVector<char, 0> text;
   HONE_RETURN_IF_ERROR(
-      generate(machine, *llvm::CloneModule(module), pipeline, llvm::CodeGenFileType::AssemblyFile, text));
+      generate(machine, *llvm::CloneModule(module), target, llvm::CodeGenFileType::AssemblyFile, text));
   object.listing.assign(text.begin(), text.end());
   return {};
 }
@@ -148,7 +149,7 @@ std::string feature_string(const LlvmMachine& machine) {
 
 // Only what the ISA names is enabled; LLVM never looks at the host.
 Result<std::unique_ptr<llvm::LLVMTargetMachine>> make_machine(const LlvmTarget& wanted) {
-  const LlvmMachine machine = llvm_machine(isa_info(wanted.isa));
+  const LlvmMachine machine = llvm_machine(isa_info(wanted.isa), wanted.tune);
   HONE_ASSIGN_OR_RETURN(const llvm::Target* target, find_llvm_target(machine.triple));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
@@ -162,14 +163,14 @@ Result<std::unique_ptr<llvm::LLVMTargetMachine>> make_machine(const LlvmTarget& 
 std::string target_text(const LlvmTarget& target) {
   const auto& [isa, tune, pipeline] = target;  // a field that is added does not compile until it is part of the text
   const IsaInfo& info = isa_info(isa);
-  const LlvmMachine machine = llvm_machine(info);
+  const LlvmMachine machine = llvm_machine(info, tune);
   return fmt::format("{} {} {} bits {} tune {} by {}", machine.triple, machine.cpu, feature_string(machine),
-                     info.vector_bits, tune.empty() ? machine.tune : tune, generator_name(pipeline));
+                     info.vector_bits, machine.tune, generator_name(pipeline));
 }
 
-std::vector<std::string> llvm_features(Isa isa) { return llvm_machine(isa_info(isa)).features; }
-std::string llvm_triple(Isa isa) { return std::string(llvm_machine(isa_info(isa)).triple); }
-bool llvm_emits(Isa isa) { return find_llvm_target(llvm_machine(isa_info(isa)).triple).ok(); }
+std::vector<std::string> llvm_features(Isa isa) { return llvm_machine(isa_info(isa), "").features; }
+std::string llvm_triple(Isa isa) { return std::string(llvm_machine(isa_info(isa), "").triple); }
+bool llvm_emits(Isa isa) { return find_llvm_target(llvm_machine(isa_info(isa), "").triple).ok(); }
 
 LlvmCompiler::LlvmCompiler() = default;
 LlvmCompiler::~LlvmCompiler() = default;
@@ -203,9 +204,9 @@ Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTar
   HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(target.isa), module).lower(object.symbol));
   set_attributes(*module.getFunction(object.symbol), target);
   optimise(module, machine, target.pipeline);
-  if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, target.pipeline, object));
+  if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, target, object));
   llvm::SmallVector<char, 0> bytes;
-  HONE_RETURN_IF_ERROR(generate(machine, module, target.pipeline, llvm::CodeGenFileType::ObjectFile, bytes));
+  HONE_RETURN_IF_ERROR(generate(machine, module, target, llvm::CodeGenFileType::ObjectFile, bytes));
   if (!error.empty()) return internal_error("LLVM: " + error);
   object.buffer = std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), kernel.name, false);
   object.size = symbol_size(*object.buffer, object.symbol);

@@ -26,9 +26,11 @@ struct LlvmMachine {
   std::string_view cpu;               // with no more than `features` adds
   std::vector<std::string> features;  // LLVM's names of what the ISA requires
   std::string_view also;              // switches that are no features of a CPU: "+evex512,"
-  std::string_view tune;              // name of the machine model that schedules the code: nothing about legality
+  std::string tune;                   // name of the machine model that schedules the code: nothing about legality
+  bool schedule = true;               // instructions are put into another order before registers are allocated
 };
-LlvmMachine llvm_machine(const IsaInfo& isa);
+// `tune`: "" for ours.
+LlvmMachine llvm_machine(const IsaInfo& isa, const std::string& tune);
 // Error: unsupported, where this LLVM was built without the target.
 Result<const llvm::Target*> find_llvm_target(std::string_view triple);
 
@@ -59,7 +61,7 @@ class TargetOps {
 
 std::unique_ptr<TargetOps> make_x86_ops(const IsaInfo& isa, llvm::IRBuilder<>& b);
 std::unique_ptr<TargetOps> make_aarch64_ops(llvm::IRBuilder<>& b);
-LlvmMachine x86_machine(const IsaInfo& isa);
-LlvmMachine aarch64_machine();
+LlvmMachine x86_machine(const IsaInfo& isa, const std::string& tune);
+LlvmMachine aarch64_machine(const std::string& tune);
 
 }  // namespace hone::jit

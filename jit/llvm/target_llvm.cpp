@@ -10,8 +10,8 @@ std::unique_ptr<TargetOps> TargetOps::make(const IsaInfo& isa, llvm::IRBuilder<>
   return isa.arch == Arch::kAarch64 ? make_aarch64_ops(b) : make_x86_ops(isa, b);
 }
 
-LlvmMachine llvm_machine(const IsaInfo& isa) {
-  return isa.arch == Arch::kAarch64 ? aarch64_machine() : x86_machine(isa);
+LlvmMachine llvm_machine(const IsaInfo& isa, const std::string& tune) {
+  return isa.arch == Arch::kAarch64 ? aarch64_machine(tune) : x86_machine(isa, tune);
 }
 
 // All targets, as naming those that an LLVM lacks would not link; 0.8 ms once a process, a quarter of it for ours.

@@ -104,13 +104,15 @@ std::unique_ptr<TargetOps> make_x86_ops(const IsaInfo& isa, llvm::IRBuilder<>& b
 // The machine model decides how loads are scheduled against register pressure. Measured on Sapphire Rapids (14x32, k
 // unrolled by 2): sapphirerapids 193 GFLOP/s; skylake-avx512, icelake-server and znver4 181. For 256 bits (4x24):
 // skylake 113, generic 69 with a spill.
-LlvmMachine x86_machine(const IsaInfo& isa) {
+LlvmMachine x86_machine(const IsaInfo& isa, const std::string& tune) {
   const bool wide = isa.vector_bits == 512;
   return {.triple = "x86_64-unknown-linux-gnu",
           .cpu = "x86-64",
           .features = isa.required.names(),
           .also = wide ? "+evex512," : "",  // 512-bit vectors too
-          .tune = wide ? "sapphirerapids" : "skylake"};
+          .tune = !tune.empty() ? tune
+                  : wide        ? "sapphirerapids"
+                                : "skylake"};
 }
 
 }  // namespace hone::jit

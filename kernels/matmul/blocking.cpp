@@ -13,6 +13,11 @@
 // first rows of a panel wait for all of it (m=128, n=k=4096: 130 GFLOP/s against 140; m=16: 61 against 92), and three
 // panels of one vector side by side are three streams (m=16: 70 against 92).
 //
+// NEON (no such machine was at hand; LLVM's model of a Neoverse N1): whatever fills the registers is bound by its two
+// fma a cycle, 9x12, 6x16, 14x8 and 5x20 alike, 0.51 cycles an fma. So the tile is as wide as a cache line: 6x16 reads
+// a line of B a k-step and announces each once, 1.48 instructions an fma; in panels of one vector it would be 1.56, and
+// announce a quarter of the lines, four times each.
+//
 // Packing A costs 3-5% where L3 is slow (it is pure memory traffic) and saves nothing unless the rows of a tile
 // collide in L1: when they lie a multiple of 4 KiB apart, all of them compete for the ways of one set.
 #include "kernels/matmul/blocking.h"
@@ -44,13 +49,20 @@ constexpr int64_t kShortK = 8;
 // Up to so many rows the time is that of reading B once.
 constexpr int64_t kStreamedRows = 8;
 
+// Width of panels of packed weights: a vector of half a cache line or more, else a line.
+int64_t panel_width(const IsaInfo& isa) {
+  constexpr int64_t kLine = 16;
+  return isa.lanes_f32() < kLine / 2 ? kLine : isa.lanes_f32();
+}
+
 // Up to 4 vectors: 4 panels side by side are 4 streams from memory, which is what reads fastest (16.7 GB/s against 13.9
-// with 1 stream and 15.5 with 8, Granite Rapids), and with 2 rows already 8 chains. Fewer where registers or n run out.
-int64_t few_rows_width(int64_t rows, int64_t n, const IsaInfo& isa) {
-  const int64_t lanes = isa.lanes_f32();
+// with 1 stream and 15.5 with 8, Granite Rapids), and with 2 rows already 8 chains. Fewer where registers or n run out,
+// in steps of `unit`.
+int64_t few_rows_width(int64_t rows, int64_t n, const IsaInfo& isa, int64_t unit) {
+  const int64_t lanes = isa.lanes_f32(), step = unit / lanes;
   int64_t nv = 4;
   auto needed = [&](int64_t v) { return rows * v + std::min(rows, v) + 1; };
-  while (nv > 1 && (needed(nv) > isa.vector_registers || (nv - 1) * lanes >= n)) --nv;
+  while (nv > step && (needed(nv) > isa.vector_registers || (nv - step) * lanes >= n)) nv -= step;
   return nv * lanes;
 }
 
@@ -69,13 +81,12 @@ double step_cycles(int64_t rows, int64_t nv, int64_t lanes) {
   return std::max({fma, loads, latency}) + loads / 2 + 1 + lines / 3;
 }
 
-// The tile that takes the fewest cycles for m x n, ragged edges included.
-RegisterTile wide_tile(Isa isa, int64_t m, int64_t n) {
-  const IsaInfo& info = isa_info(isa);
-  const int64_t lanes = info.lanes_f32(), vectors = ceil_div(n, lanes);
-  RegisterTile best{1, lanes};
+// The tile that takes the fewest cycles for m x n, ragged edges included. Its width is a multiple of `unit`.
+RegisterTile wide_tile(const IsaInfo& info, int64_t m, int64_t n, int64_t unit) {
+  const int64_t lanes = info.lanes_f32(), vectors = ceil_div(n, lanes), step = unit / lanes;
+  RegisterTile best{1, unit};
   double least = std::numeric_limits<double>::infinity();
-  for (int64_t nv = 1; nv <= std::min<int64_t>(vectors, 4); ++nv) {
+  for (int64_t nv = step; nv <= std::max(step, std::min<int64_t>(vectors, 4)); nv += step) {
     // What the accumulators leave: a row of B and one broadcast of A. One vector wide, more rows only add loads.
     const int64_t rows = balanced_rows(m, std::min<int64_t>((info.vector_registers - nv - 1) / nv, 16));
     const int64_t tail = vectors % nv;
@@ -95,13 +106,19 @@ void fit_rows(TransformProgram& p, const IsaInfo& isa) {
 // k in even cuts of about `largest`: a short last block would cost as much in C traffic as a whole one.
 int64_t even_depth(int64_t k, int64_t largest) { return std::min(k, round_up(ceil_div(k, ceil_div(k, largest)), 8)); }
 
+// What the width of a tile is a multiple of: panels of weights that are yet to be packed are ours to choose.
+int64_t unit_of(const MatmulProblem& problem, const IsaInfo& isa, int64_t panel) {
+  return problem.b == BLayout::kPacked && panel == 0 ? panel_width(isa) : isa.lanes_f32();
+}
+
 TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                           int64_t panel) {
   const IsaInfo& isa = isa_info(target.isa);
   p.mr = std::max<int64_t>(problem.m, 1);
-  p.nr = few_rows_width(p.mr, problem.n, isa);
+  p.nr = few_rows_width(p.mr, problem.n, isa, unit_of(problem, isa, panel));
   if (panel > 0) p.nr = fit_multiple(p.nr, panel);
   fit_rows(p, isa);
+  if (panel == 0) p.mr = balanced_rows(problem.m, p.mr);
   p.mc = round_up(std::max<int64_t>(problem.m, 1), p.mr);
   p.kc = std::max<int64_t>(problem.k, 1);
   p.nc = p.nr * std::max<int64_t>(1, ceil_div(problem.n, p.nr) / (kTasksPerThread * target.threads));
@@ -171,10 +188,11 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   const BlockingCaches& caches = target.caches;
   const int64_t m = std::max<int64_t>(problem.m, 1), n = std::max<int64_t>(problem.n, 1),
                 k = std::max<int64_t>(problem.k, 1);
-  const RegisterTile wide = wide_tile(target.isa, m, n);
+  const IsaInfo& isa = isa_info(target.isa);
+  const RegisterTile wide = wide_tile(isa, m, n, unit_of(problem, isa, panel));
   p.mr = wide.mr;
   p.nr = panel > 0 ? fit_multiple(std::max(wide.nr, panel), panel) : wide.nr;
-  fit_rows(p, isa_info(target.isa));
+  fit_rows(p, isa);
   p.order = TileOrder::kIj;
   p.unroll_k = static_cast<int>(k <= kShortK ? k : 2);
   p.prefetch_b = 8;
@@ -205,7 +223,7 @@ TransformProgram default_program(const MatmulProblem& problem, const BlockingTar
   p.isa = on.isa;
   p.lanes = isa.lanes_f32();
   p.order = TileOrder::kJi;
-  p.panel = panel > 0 ? panel : p.lanes;
+  p.panel = panel > 0 ? panel : unit_of(problem, isa, panel);
   p = problem.m <= kFewRows ? few_rows(problem, p, on, panel) : blocked(problem, p, on, panel);
   p = canonical(problem, p);
   if (panel == 0 || legal(problem, p).ok()) return p;

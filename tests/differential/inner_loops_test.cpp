@@ -62,7 +62,7 @@ TEST_P(InnerLoops, KeepNothingInTheFrame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, InnerLoops, testing::Values(Isa::kAvx2, Isa::kAvx512),
+INSTANTIATE_TEST_SUITE_P(Isas, InnerLoops, testing::ValuesIn(all_isas().begin(), all_isas().end()),
                          [](const testing::TestParamInfo<Isa>& info) {
                            return std::string(isa_info(info.param).name);
                          });

@@ -1,8 +1,8 @@
 # Installs what hone is built from. Sourced by tools/quickstart and tools/test; run alone it does the same.
 #
 # Only what is missing is installed, so a machine that has everything needs neither root nor a network. Optional packages
-# (peers for `hone bench --compare`, ccache, libxgboost for `hone db learn`) are asked for together with the rest and
-# missed without an error.
+# (peers for `hone bench --compare`, ccache, libxgboost for `hone db learn`, a cross compiler and an emulator for tests of AArch64
+# code) are asked for together with the rest and missed without an error.
 
 hone_packages=(
   build-essential cmake ninja-build pkg-config git ca-certificates python3
@@ -13,6 +13,7 @@ hone_packages=(
 )
 hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
 hone_optional_packages=(ccache libxgboost-dev)
+hone_emulated_packages=(qemu-user g++-aarch64-linux-gnu)  # with the test packages only; without them those tests are skipped
 hone_peer_packages=(libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev libxsmm-dev)  # with the test packages only
 
 hone_die() {
@@ -34,7 +35,7 @@ hone_install_deps() {
   local wanted=("${hone_packages[@]}") extras=("${hone_optional_packages[@]}") missing optional package
   if [ "${1:-}" = test ]; then
     wanted+=("${hone_test_packages[@]}")
-    extras+=("${hone_peer_packages[@]}")
+    extras+=("${hone_peer_packages[@]}" "${hone_emulated_packages[@]}")
     hone_with_tests=ON
   fi
   mapfile -t missing < <(hone_missing "${wanted[@]}")
