@@ -61,17 +61,20 @@ bool is_generic(const std::string& cpu) { return cpu == "native" || cpu == "gene
 Status unknown_cpu(const std::string& mcpu) {
   return invalid_argument(
       fmt::format("LLVM knows no CPU '{}'; names are those of clang's -mcpu: native, x86-64-v3, x86-64-v4, znver4, "
-                  "sapphirerapids, ...",
+                  "sapphirerapids, neoverse-n1, ...",
                   mcpu));
 }
 
 }  // namespace
 
 Result<AotTarget> aot_target(const std::string& mcpu, const FeatureSet& host, const Isa* wanted) {
+  // Every architecture has a "generic": without an instruction set it is this machine's.
+  const std::vector<Isa> here = isas_of(host_arch());
+  const bool ours = std::any_of(here.begin(), here.end(), [&](Isa isa) { return knows(isa, mcpu); });
   bool known = mcpu == "native";
   for (auto isa = all_isas().rbegin(); isa != all_isas().rend(); ++isa) {
     known = known || knows(*isa, mcpu);
-    if (wanted != nullptr && *isa != *wanted) continue;
+    if (wanted != nullptr ? *isa != *wanted : ours && isa_info(*isa).arch != host_arch()) continue;
     const bool can = mcpu == "native" ? host.contains(isa_info(*isa).required) : has(*isa, mcpu);
     if (!can) continue;
     AotTarget target{.isa = *isa, .mcpu = mcpu, .tune = is_generic(mcpu) ? "" : mcpu};

@@ -70,6 +70,30 @@ TEST_F(AotWrite, CodeForOtherCpus) {
   EXPECT_EQ(written->ops[0].variants[0].features, isa_info(Isa::kAvx512).required.names());
 }
 
+// One package for two architectures: each takes its own, and where there is only the other's the reason is said.
+TEST_F(AotWrite, CodeForOtherArchitectures) {
+  if (const Status emits = aot_target("cortex-a72", {}).status(); !emits.ok()) GTEST_SKIP() << emits.message();
+  const AotVariant avx2 = op_of("", {kernel(2)}, Isa::kAvx2).variants[0];
+  const AotVariant neon = op_of("", {tile_kernel({.mr = 2, .nr = 8, .k = 16, .lanes = 4})}, Isa::kNeon).variants[0];
+  const Result<Manifest> written =
+      write_package({{.problem = "both", .variants = {avx2, neon}}, {.problem = "neon", .variants = {neon}}},
+                    path("k.hone"), Replace::kNothing);
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  EXPECT_EQ(written->ops[0].variants[1].arch, "aarch64");
+  EXPECT_EQ(written->ops[0].variants[1].features, std::vector<std::string>{"asimd"});
+  const Result<std::shared_ptr<const Package>> package = Package::open(path("k.hone"));
+  ASSERT_TRUE(package.ok()) << package.status().message();
+  const PackageHost x86{.arch = "x86_64", .features = isa_info(Isa::kAvx512).required};
+  const PackageHost arm{.arch = "aarch64", .features = isa_info(Isa::kNeon).required};
+  EXPECT_EQ(choose_variant(written->ops[0], x86).value(), 0u);
+  EXPECT_EQ(choose_variant(written->ops[0], arm).value(), 1u);
+  EXPECT_EQ(choose_variant(written->ops[1], x86).status().message(),
+            "neon: no variant runs here: neon code for aarch64, this is x86_64");
+  const Status refused = (*package)->load(written->ops[1].variants[0], x86).status();
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_THAT(refused.message(), HasSubstr("k.hone: neon code for aarch64, this is x86_64"));
+}
+
 TEST_F(AotWrite, Places) {
   const auto refused = [&](const std::string& at, const std::string& why, Replace replace = Replace::kPackage) {
     const Status status = write(at, replace);
@@ -157,10 +181,17 @@ TEST(AotTargets, CpusByName) {
   EXPECT_EQ(*aot_target("x86-64-v3", avx512), (AotTarget{.isa = Isa::kAvx2, .mcpu = "x86-64-v3", .tune = ""}));
   EXPECT_EQ(aot_target("haswell", {})->isa, Isa::kAvx2);
   EXPECT_EQ(aot_target("sapphirerapids", {})->isa, Isa::kAvx512);
+  EXPECT_EQ(*aot_target("neoverse-n1", avx2),
+            (AotTarget{.isa = Isa::kNeon, .mcpu = "neoverse-n1", .tune = "neoverse-n1"}));
   EXPECT_EQ(aot_target("native", avx2)->isa, Isa::kAvx2);
   EXPECT_EQ(aot_target("native", avx512)->isa, Isa::kAvx512);
 
-  const Isa weak = Isa::kAvx2, strong = Isa::kAvx512;
+  const Isa weak = Isa::kAvx2, strong = Isa::kAvx512, foreign = Isa::kNeon;
+  EXPECT_EQ(*aot_target("generic", avx2, &foreign), (AotTarget{.isa = Isa::kNeon, .mcpu = "generic", .tune = ""}));
+  EXPECT_THAT(aot_target("neoverse-n1", avx512, &strong).status().message(), HasSubstr("does not have avx512"));
+  if (host_arch() == Arch::kX86_64) {
+    EXPECT_THAT(aot_target("generic", avx2).status().message(), HasSubstr("no instruction set that hone emits"));
+  }
   EXPECT_EQ(aot_target("znver4", {}, &weak)->isa, Isa::kAvx2);
   EXPECT_THAT(aot_target("haswell", avx512, &strong).status().message(), HasSubstr("does not have avx512"));
   EXPECT_THAT(aot_target("native", avx2, &strong).status().message(), HasSubstr("does not have avx512"));
