@@ -45,10 +45,36 @@ class Aarch64Ops final : public TargetOps {
     return b_.CreateSelect(fits, converted, llvm::ConstantInt::get(s32, 0x80000000U));
   }
 
+  // LLVM makes fminnm of a compare and a select of the same operands where neither can be NaN, and that orders zeros:
+  // of -0 and 0 it gives -0 either way round. So nothing is selected: bits are picked by a mask, which is bsl.
+  llvm::Value* select(llvm::Value* mask, llvm::Value* a, llvm::Value* b) override {
+    llvm::Type* const type = a->getType();
+    if (!type->isVectorTy()) {  // lane 0 of a vector register
+      llvm::Value* wide = select(as_lane(b_.CreateSExt(mask, b_.getInt32Ty())), as_lane(a), as_lane(b));
+      return b_.CreateExtractElement(wide, b_.getInt64(0));
+    }
+    llvm::Value *yes = b_.CreateBitCast(a, mask->getType()), *no = b_.CreateBitCast(b, mask->getType());
+    return b_.CreateBitCast(b_.CreateOr(b_.CreateAnd(mask, yes), b_.CreateAnd(b_.CreateNot(mask), no)), type);
+  }
+  llvm::Value* lesser(llvm::Value* a, llvm::Value* b) override { return select(greater_mask(b, a), a, b); }
+  llvm::Value* greater(llvm::Value* a, llvm::Value* b) override { return select(greater_mask(a, b), a, b); }
+
   // An address is a register plus a register: each row has an index register, of which there are enough.
   RowIndex row_index(int64_t row) const override { return {row, 0}; }
 
  private:
+  // a > b, as a mask.
+  llvm::Value* greater_mask(llvm::Value* a, llvm::Value* b) {
+    llvm::Value* bits = b_.CreateFCmpOGT(a, b);
+    auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
+    if (vector == nullptr) return bits;
+    return b_.CreateSExt(bits, llvm::FixedVectorType::get(b_.getInt32Ty(), vector->getNumElements()));
+  }
+  llvm::Value* as_lane(llvm::Value* scalar) {
+    constexpr unsigned kLanes = 4;
+    llvm::Value* wide = llvm::PoisonValue::get(llvm::FixedVectorType::get(scalar->getType(), kLanes));
+    return b_.CreateInsertElement(wide, scalar, b_.getInt64(0));
+  }
   llvm::Value* active(llvm::Value* mask, unsigned lane) {
     return b_.CreateICmpSLT(b_.CreateExtractElement(mask, b_.getInt64(lane)), b_.getInt32(0));
   }

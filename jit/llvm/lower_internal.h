@@ -88,7 +88,6 @@ class LlvmLowering {
   llvm::AllocaInst* slot(const ir::RegRef& r);
   llvm::Value* get(const ir::RegRef& r);
   void set(const ir::RegRef& r, llvm::Value* v);
-  llvm::Value* bits_of_mask(llvm::Value* mask, int lanes);  // <lanes x i1>
   llvm::Value* mask_of_bits(llvm::Value* bits, int lanes);
   void emit(const ir::Const& n);
   void emit(const ir::Load& n);

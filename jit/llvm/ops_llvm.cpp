@@ -38,11 +38,6 @@ llvm::Value* LlvmLowering::get(const ir::RegRef& r) {
 
 void LlvmLowering::set(const ir::RegRef& r, llvm::Value* v) { b_.CreateStore(v, slot(r)); }
 
-llvm::Value* LlvmLowering::bits_of_mask(llvm::Value* mask, int lanes) {
-  if (isa_.mask_registers || lanes == 1) return mask;
-  return b_.CreateICmpSLT(mask, llvm::Constant::getNullValue(mask->getType()));
-}
-
 llvm::Value* LlvmLowering::mask_of_bits(llvm::Value* bits, int lanes) {
   if (isa_.mask_registers || lanes == 1) return bits;
   return b_.CreateSExt(bits, llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(lanes)));
@@ -137,10 +132,10 @@ void LlvmLowering::emit(const ir::Binary& n) {
       return set(n.dst, b_.CreateFMul(a, b));
     case ir::BinaryOp::kDiv:
       return set(n.dst, b_.CreateFDiv(a, b));
-    case ir::BinaryOp::kMin:  // this compare and select is vminps, NaN and signed zeros included
-      return set(n.dst, b_.CreateSelect(b_.CreateFCmpOLT(a, b), a, b));
+    case ir::BinaryOp::kMin:
+      return set(n.dst, target_->lesser(a, b));
     case ir::BinaryOp::kMax:
-      return set(n.dst, b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b));
+      return set(n.dst, target_->greater(a, b));
   }
 }
 
@@ -181,9 +176,9 @@ void LlvmLowering::emit(const ir::Compare& n) {
 }
 
 void LlvmLowering::emit(const ir::Select& n) {
-  llvm::Value* bits = bits_of_mask(get(n.mask), reg_type(n.mask).lanes);
+  llvm::Value* mask = get(n.mask);
   llvm::Value* a = get(n.a);
-  set(n.dst, b_.CreateSelect(bits, a, get(n.b)));
+  set(n.dst, target_->select(mask, a, get(n.b)));
 }
 
 void LlvmLowering::emit(const ir::Permute& n) {

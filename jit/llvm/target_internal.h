@@ -40,17 +40,24 @@ struct RowIndex {
   unsigned shift;
 };
 
-// Operations of one function. Vectors only: scalars need branches and no instructions of their own.
+// Operations of one function. Masked accesses are of vectors: scalars need branches and no instructions of their own.
 class TargetOps {
  public:
   // `b` stays at the place where the lowering emits.
   static std::unique_ptr<TargetOps> make(const IsaInfo& isa, llvm::IRBuilder<>& b);
   virtual ~TargetOps() = default;
 
-  // `mask`: <n x i1> with mask registers, else <n x i32> of all ones or zero. Inactive lanes are 0, and no access.
+  // A mask is <n x i1> with mask registers, else <n x i32> of all ones or zero; i1 where there is one lane.
+
+  // Inactive lanes are 0, and no access.
   virtual llvm::Value* masked_load(llvm::Type* type, llvm::Value* where, llvm::Value* mask) = 0;
   virtual void masked_store(llvm::Value* value, llvm::Value* where, llvm::Value* mask) = 0;
-  // f32 -> s32 to nearest even; out of range or NaN: 0x80000000. Of one lane too.
+  // mask ? a : b, bit by bit. Of one lane too, as all that follow.
+  virtual llvm::Value* select(llvm::Value* mask, llvm::Value* a, llvm::Value* b) = 0;
+  // a < b ? a : b and a > b ? a : b, NaN and signed zeros included.
+  virtual llvm::Value* lesser(llvm::Value* a, llvm::Value* b) = 0;
+  virtual llvm::Value* greater(llvm::Value* a, llvm::Value* b) = 0;
+  // f32 -> s32 to nearest even; out of range or NaN: 0x80000000.
   virtual llvm::Value* to_int(llvm::Value* v, int lanes) = 0;
   // Row 0 <= row < kRowsPerPointer. So many rows share a pointer, and index registers among all pointers.
   virtual RowIndex row_index(int64_t row) const = 0;

@@ -77,6 +77,17 @@ class X86Ops final : public TargetOps {
     }
   }
 
+  llvm::Value* select(llvm::Value* mask, llvm::Value* a, llvm::Value* b) override {
+    if (!isa_.mask_registers && mask->getType()->isVectorTy())
+      mask = b_.CreateICmpSLT(mask, llvm::Constant::getNullValue(mask->getType()));
+    return b_.CreateSelect(mask, a, b);
+  }
+  // This compare and select is vminps, NaN and signed zeros included.
+  llvm::Value* lesser(llvm::Value* a, llvm::Value* b) override { return b_.CreateSelect(b_.CreateFCmpOLT(a, b), a, b); }
+  llvm::Value* greater(llvm::Value* a, llvm::Value* b) override {
+    return b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b);
+  }
+
   // An index register times 1, 2, 4 or 8 is free: s, 3s, 5s and 7s reach rows 1..8.
   RowIndex row_index(int64_t row) const override {
     constexpr RowIndex kIndices[kRowsPerPointer] = {{0, 0}, {1, 0}, {1, 1}, {3, 0}, {1, 2},

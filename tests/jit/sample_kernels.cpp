@@ -100,6 +100,42 @@ KernelCase arithmetic(int lanes) {
 }
 
 // Tails by mask for every count from far below 0 to far above the lanes; masked loads give 0.
+// Values of which a compiler sees that they are no NaN: there min, max and what they are made of must keep telling a
+// zero from the other.
+KernelCase zeros(int lanes) {
+  Builder b("zeros");
+  const int64_t n = kVectors * lanes;
+  const auto x = b.buffer(dense("x", Scope::kIn, {n}, DType::kS32));
+  const auto out = b.buffer(dense("o", Scope::kOut, {40, n}));
+  const ir::RegType f{.lanes = lanes}, s{.dtype = DType::kS32, .lanes = lanes}, m{.lanes = lanes, .mask = true};
+  const auto p = b.at(b.reg("p", f)), q = b.at(b.reg("q", f)), r = b.at(b.reg("r", f)), i = b.at(b.reg("i", s));
+  const auto none = b.at(b.reg("none", f)), minus = b.at(b.reg("minus", f)), mask = b.at(b.reg("mask", m));
+  b.constant(none, 0.0f);
+  b.constant(minus, -0.0f);
+  b.serial("v", 0, n, lanes, [&](Affine v) {
+    b.load(i, {x, {v}});
+    b.unary(ir::UnaryOp::kShl, i, i, 30);
+    b.unary(ir::UnaryOp::kToFloat, p, i);  // 0, 2^30, -2^31, -2^30
+    b.unary(ir::UnaryOp::kNeg, q, p);
+    int64_t row = 0;
+    for (const auto& [a, c] : {std::pair(p, q), std::pair(q, p), std::pair(p, minus), std::pair(minus, p),
+                               std::pair(q, none), std::pair(none, q)}) {
+      for (auto op : {ir::BinaryOp::kMin, ir::BinaryOp::kMax}) {
+        b.binary(op, r, a, c);
+        b.store({out, {row++, v}}, r);
+      }
+      for (auto op : {ir::CompareOp::kLt, ir::CompareOp::kLe}) {
+        b.compare(op, mask, a, c);
+        b.select(r, mask, a, c);
+        b.store({out, {row++, v}}, r);
+        b.select(r, mask, c, a);
+        b.store({out, {row++, v}}, r);
+      }
+    }
+  });
+  return {"zeros", b.finish(), {{}}};
+}
+
 KernelCase tails(int lanes) {
   Builder b("tails");
   const auto n = b.param("n");
@@ -568,9 +604,10 @@ ir::Kernel tile_kernel(const TileShape& t) {
 }
 
 std::vector<KernelCase> sample_kernels(int lanes) {
-  std::vector<KernelCase> all = {arithmetic(lanes),   tails(lanes),   masks(lanes),    strided_tasks(lanes),
-                                 strided_rows(lanes), pages(lanes),   bytes(lanes),    versions(lanes),
-                                 nests(lanes),        packing(lanes), pressure(lanes), prefetches(lanes)};
+  std::vector<KernelCase> all = {arithmetic(lanes),    zeros(lanes),        tails(lanes),   masks(lanes),
+                                 strided_tasks(lanes), strided_rows(lanes), pages(lanes),   bytes(lanes),
+                                 versions(lanes),      nests(lanes),        packing(lanes), pressure(lanes),
+                                 prefetches(lanes)};
   if (lanes >= 4) all.push_back(permutes(lanes));
   all.push_back({"tile", tile_kernel({.mr = 3, .nr = 2 * lanes, .k = 21, .lanes = lanes, .unroll = 3}), {{}}});
   all.push_back({"tile_versions",

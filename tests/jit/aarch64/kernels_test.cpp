@@ -24,7 +24,7 @@ TEST_F(Aarch64Kernels, Samples) {
 
 TEST_F(Aarch64Kernels, Random) {
   const char* more = std::getenv("HONE_TEST_RANDOM_KERNELS");  // for a long run by hand
-  const int count = more != nullptr ? std::atoi(more) : 300;
+  const int count = more != nullptr ? std::atoi(more) : 600;
   for (uint64_t seed = 1; emulation_.cases() < static_cast<size_t>(count) * 3; ++seed) {
     const ir::RandomKernel random = ir::random_kernel(seed, isa_info(Isa::kNeon).lanes_f32());
     if (!ir::verify(random.kernel).ok()) continue;  // a package is refused with it
