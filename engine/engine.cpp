@@ -60,7 +60,9 @@ Status load_database(const EngineOptions& options, Engine::State& state, std::ve
   return {};
 }
 
-// No thread is started: an engine may be made before a fork() and used after it.
+// No thread is started: an engine may be made before a fork() and used after it. Not if another thread is compiling
+// at that moment: the child would wait for ever for the locks that it held (here, in jit and in LLVM, whose cannot be
+// reset).
 void set_schedule(const plan::RegionPolicy& policy, Engine::State& state) {
   state.schedules.set_kind(policy.schedule.kind);
   state.info.min_work = policy.min_work;

@@ -1,8 +1,10 @@
 // Tells profilers and debuggers where the code of a kernel is and what it is called, for those who ask:
 //
-//   HONE_JIT_SYMBOLS=map       /tmp/perf-PID.map       perf report, perf top, bpftrace: names instead of addresses
-//   HONE_JIT_SYMBOLS=jitdump   DIR/jit-PID.dump        perf record -k mono, perf inject --jit: perf annotate shows the
-//   code HONE_JIT_SYMBOLS=gdb       GDB's JIT interface     (LLDB's too) backtraces, breakpoints by name
+// clang-format off
+//   HONE_JIT_SYMBOLS=map      /tmp/perf-PID.map      perf report, perf top, bpftrace: names instead of addresses
+//   HONE_JIT_SYMBOLS=jitdump  DIR/jit-PID.dump       perf record -k mono, perf inject --jit: perf annotate has the code
+//   HONE_JIT_SYMBOLS=gdb      GDB's JIT interface    (LLDB's too) backtraces, breakpoints by name
+// clang-format on
 //
 // or several of them with commas. Names are kernel_symbol()'s. Off, it costs a look at the environment per kernel. A
 // file that cannot be written is one line on stderr, and never keeps a kernel from running.

@@ -14,9 +14,12 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <optional>
+#include <sstream>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/env.h"
 #include "jit/file_limit.h"
 
@@ -29,14 +32,35 @@ void complain(const char* kind, const std::string& what, int error) {
                std::strerror(error));
 }
 
-bool write_all(int fd, const std::string& bytes) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t written = write(fd, bytes.data() + done, bytes.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    done += static_cast<size_t>(written);
-  }
-  return true;
+// When this process began, in ns since 1970; a little early, as the system counts in hundredths of a second. nullopt
+// without /proc.
+std::optional<int64_t> process_start() {
+  std::ifstream in("/proc/self/stat");
+  std::string stat;
+  std::getline(in, stat);
+  // The name in parentheses may hold anything; the 20th word behind it is the start, in ticks since the machine's.
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream words(stat.substr(name_end + 1));
+  std::string word;
+  for (int i = 0; i < 19; ++i) words >> word;
+  int64_t ticks = 0;
+  if (!(words >> ticks)) return std::nullopt;
+  timespec now = {}, since_boot = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto ns = [](const timespec& t) { return t.tv_sec * kSecond + t.tv_nsec; };
+  return ns(now) - ns(since_boot) + ticks * (kSecond / sysconf(_SC_CLK_TCK));
+}
+
+// What an earlier process of this number left in our folder of maps: perf would give its names to our addresses. A file
+// that was written since we began is one of another JIT in this process, and is added to.
+void remove_stale(const std::string& path) {
+  struct stat facts = {};
+  if (lstat(path.c_str(), &facts) != 0 || facts.st_uid != geteuid() || !S_ISREG(facts.st_mode)) return;
+  const std::optional<int64_t> start = process_start();
+  if (!start || facts.st_mtim.tv_sec * 1'000'000'000 + facts.st_mtim.tv_nsec < *start) unlink(path.c_str());
 }
 
 // The file is opened for each line: no descriptor to keep, and none to share with a child.
@@ -46,28 +70,28 @@ class PerfMap {
     const std::lock_guard lock(mutex_);
     if (failed_in_ == getpid()) return;
     const std::string path = fmt::format("/tmp/perf-{}.map", getpid());
-    const int fd =
-        open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (began_in_ != getpid()) remove_stale(path);
+    began_in_ = getpid();
+    const Descriptor file(
+        open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, S_IRUSR | S_IWUSR));
     struct stat facts = {};
-    bool written = fd >= 0 && fstat(fd, &facts) == 0;
-    if (written && (facts.st_uid != geteuid() || !S_ISREG(facts.st_mode))) {
+    bool written = file.get() >= 0 && fstat(file.get(), &facts) == 0;
+    // A second name would be a file of ours elsewhere, which somebody linked here.
+    if (written && (facts.st_uid != geteuid() || !S_ISREG(facts.st_mode) || facts.st_nlink != 1)) {
       errno = EPERM;
       written = false;
     } else if (written && !file_may_have(static_cast<size_t>(facts.st_size) + line.size())) {
       errno = EFBIG;
       written = false;
     }
-    written = written && write_all(fd, line);
-    if (!written) {
-      complain("map", path, errno);
-      failed_in_ = getpid();
-    }
-    if (fd >= 0) close(fd);
+    if (written && write_all(file.get(), line)) return;
+    complain("map", path, errno);
+    failed_in_ = getpid();
   }
 
  private:
   std::mutex mutex_;
-  pid_t failed_in_ = 0;
+  pid_t began_in_ = 0, failed_in_ = 0;
 };
 
 // ---- jitdump

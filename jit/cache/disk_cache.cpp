@@ -64,15 +64,14 @@ void sweep(int folder, int64_t budget) {
     if (file.entry) {
       entries.push_back(std::move(file));
     } else if (stale(file, now)) {
-      remove_file(folder, file.name);
+      (void)remove_file(folder, file.name);
     }
   }
   int64_t bytes = bytes_of(entries);
   if (bytes <= budget) return;
   for (const FolderFile& file : by_last_use(std::move(entries))) {
     if (bytes <= budget - budget / 8) break;
-    remove_file(folder, file.name);
-    bytes -= file.bytes;
+    if (remove_file(folder, file.name).ok()) bytes -= file.bytes;
   }
 }
 
@@ -92,13 +91,13 @@ CachePlace cache_place(const std::function<std::optional<std::string>(const char
   }
   // As the XDG base directory specification has it, what is not absolute is ignored.
   if (const auto base = variable("XDG_CACHE_HOME"); base && base->front() == '/')
-    return {.folder = *base + "/hone/kernels", .why_none = "", .standard = true};
-  if (const auto home = variable("HOME"))
-    return {.folder = *home + "/.cache/hone/kernels", .why_none = "", .standard = true};
+    return {.folder = *base + "/hone/kernels", .why_none = ""};
+  if (const auto home = variable("HOME")) return {.folder = *home + "/.cache/hone/kernels", .why_none = ""};
   return {.folder = "", .why_none = "none of HONE_CACHE, XDG_CACHE_HOME (absolute) and HOME is set"};
 }
 
-DiskCache::DiskCache(CachePlace place, int64_t budget) : place_(std::move(place)), budget_(budget) {}
+DiskCache::DiskCache(CachePlace place, int64_t budget, std::chrono::nanoseconds retry)
+    : place_(std::move(place)), budget_(budget), retry_(retry) {}
 
 std::optional<CachedCode> DiskCache::load(std::string_view id) {
   const Result<Descriptor> folder = open_folder(place_, Missing::kFail);
@@ -115,30 +114,31 @@ std::optional<CachedCode> DiskCache::load(std::string_view id) {
   Result<CachedCode> code = decode_entry(*file, id);
   if (code.ok()) return std::move(code).value();
   // A good one that somebody put there since is lost with it, which costs a compilation.
-  remove_file(folder->get(), name);
+  (void)remove_file(folder->get(), name);
   HONE_LOG_EVENT(LogTopic::kJit, "cache", {{"removed", name}, {"why", code.status().message()}});
   return std::nullopt;
 }
 
 void DiskCache::store(std::string_view id, const CachedCode& code) {
-  if (!may_write_.load(std::memory_order_relaxed)) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < write_after_.load(std::memory_order_relaxed)) return;
   const std::string file = encode_entry(id, code);
   const auto bytes = static_cast<int64_t>(file.size());
   if (bytes > std::min(kMaxEntryBytes, budget_)) return;
   const Result<Descriptor> folder = open_folder(place_, Missing::kMake);
   Status status = folder.status();
   if (status.ok()) status = write_whole(folder->get(), entry_name(id), file);
+  if (folder.ok() && status.code() == Code::kFailedPrecondition) return say_once(Said::kDistrusted, status.message());
   if (!status.ok()) {
-    may_write_.store(false, std::memory_order_relaxed);
-    say_once(Said::kNotKept, status.message());
-    return;
+    write_after_.store(now + retry_, std::memory_order_relaxed);
+    return say_once(Said::kNotKept, status.message());
   }
   if (looks(id, bytes, budget_)) sweep(folder->get(), budget_);
 }
 
 void DiskCache::remove(std::string_view id) {
   const Result<Descriptor> folder = open_folder(place_, Missing::kFail);
-  if (folder.ok()) remove_file(folder->get(), entry_name(id));
+  if (folder.ok()) (void)remove_file(folder->get(), entry_name(id));
 }
 
 std::string DiskCache::why_unused() const {
@@ -157,16 +157,25 @@ CacheUsage DiskCache::usage() const {
   return usage;
 }
 
-CacheReport DiskCache::collect(const std::function<std::string(const EntryLabel&)>& judge, bool dry_run) {
+CacheReport DiskCache::collect(const CollectOptions& options) {
   CacheReport report;
   const Result<Descriptor> folder = open_folder(place_, Missing::kFail);
   if (!folder.ok()) return report;
   const int64_t now = now_ns();
   std::vector<FolderFile> kept;
   std::map<std::string, std::string> kernels;
-  const auto drop = [&](const FolderFile& file, std::string reason) {
-    if (!dry_run && !remove_file(folder->get(), file.name)) return;
-    report.dropped.push_back({file.name, kernels[file.name], file.bytes, std::move(reason)});
+  // True when it is gone, or would be.
+  const auto drop = [&](const FolderFile& file, const std::string& reason) {
+    CacheDrop dropped{file.name, kernels[file.name], file.bytes, reason};
+    const Status removed = options.dry_run ? Status() : remove_file(folder->get(), file.name);
+    // Somebody else, who cleans up too, was faster.
+    if (!removed.ok() && removed.code() != Code::kNotFound) {
+      dropped.reason = fmt::format("{}; {}", reason, removed.message());
+      report.stuck.push_back(std::move(dropped));
+      return false;
+    }
+    (file.entry ? report.dropped : report.temporary).push_back(std::move(dropped));
+    return true;
   };
   for (FolderFile& file : list_folder(folder->get())) {
     report.before.entries += file.entry;
@@ -177,34 +186,30 @@ CacheReport DiskCache::collect(const std::function<std::string(const EntryLabel&
     }
     const Result<std::string> bytes = read_trusted(folder->get(), file.name, kMaxEntryBytes, Purpose::kLook);
     const Result<CachedCode> code = bytes.ok() ? decode_entry(*bytes, entry_id(file.name)) : bytes.status();
-    if (!code.ok()) {
-      drop(file, code.status().message());
-      continue;
-    }
-    kernels[file.name] = code->label.kernel;
-    const std::string why = judge(code->label);
-    if (!why.empty()) {
-      drop(file, why);
-    } else {
+    const bool foreign = !code.ok() && code.status().code() == Code::kUnsupported && !options.other_formats;
+    if (code.ok()) kernels[file.name] = code->label.kernel;
+    const std::string why = code.ok() ? options.judge(code->label) : foreign ? "" : code.status().message();
+    if (why.empty()) {
       kept.push_back(std::move(file));
+    } else {
+      drop(file, why);
     }
   }
   int64_t bytes = bytes_of(kept);
   for (const FolderFile& file : by_last_use(std::move(kept))) {
     if (bytes <= budget_) break;
-    drop(file, fmt::format("beyond the {} bytes of the cache, last used {}", budget_, date_of(file.used)));
-    bytes -= file.bytes;
+    if (drop(file, fmt::format("beyond the {} bytes of the cache, last used {}", budget_, date_of(file.used))))
+      bytes -= file.bytes;
   }
   report.after = report.before;
-  for (const CacheDrop& dropped : report.dropped) {
-    report.after.bytes -= dropped.bytes;
-    report.after.entries -= dropped.file.front() != '.';
-  }
+  report.after.entries -= static_cast<int64_t>(report.dropped.size());
+  for (const std::vector<CacheDrop>* gone : {&report.dropped, &report.temporary})
+    for (const CacheDrop& dropped : *gone) report.after.bytes -= dropped.bytes;
   return report;
 }
 
 void DiskCache::say_once(Said what, std::string_view why) {
-  static constexpr std::array kStates = {"not used", "an entry is not used", "nothing more is kept"};
+  static constexpr std::array kStates = {"not used", "an entry is not used", "nothing is kept for now"};
   const auto index = static_cast<size_t>(what);
   if (said_.at(index).exchange(true, std::memory_order_relaxed)) return;
   HONE_LOG_EVENT(LogTopic::kJit, "cache", {{"folder", place_.folder}, {"state", kStates.at(index)}, {"why", why}});

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,9 +34,8 @@ inline constexpr int64_t kCacheBudget = int64_t{512} << 20;
 // Where the cache is, by the environment: $HONE_CACHE (a folder, or "off"), else $XDG_CACHE_HOME/hone/kernels, else
 // $HOME/.cache/hone/kernels.
 struct CachePlace {
-  std::string folder;     // "": there is none
-  std::string why_none;   // and why
-  bool standard = false;  // nobody named it: only made below a folder that belongs to this user
+  std::string folder;    // "": there is none
+  std::string why_none;  // and why
 };
 CachePlace cache_place(const std::function<std::optional<std::string>(const char*)>& variable);
 
@@ -43,7 +43,7 @@ struct CacheUsage {
   int64_t entries = 0, bytes = 0;
 };
 
-// What cleaning up removed, or would.
+// A file that cleaning up removed, or would.
 struct CacheDrop {
   std::string file;    // its name in the folder
   std::string kernel;  // "" when it cannot be read
@@ -51,13 +51,24 @@ struct CacheDrop {
   std::string reason;
 };
 struct CacheReport {
-  std::vector<CacheDrop> dropped;
+  std::vector<CacheDrop> dropped;    // entries
+  std::vector<CacheDrop> temporary;  // what writers left behind
+  std::vector<CacheDrop> stuck;      // was to go and is still there; the reason says why it is
   CacheUsage before, after;
+};
+struct CollectOptions {
+  // Why an entry is of no use; "": it is.
+  std::function<std::string(const EntryLabel&)> judge;
+  bool dry_run = false;        // changes nothing
+  bool other_formats = false;  // entries that another build's format makes unreadable go too
 };
 
 class DiskCache {
  public:
-  explicit DiskCache(CachePlace place, int64_t budget = kCacheBudget);
+  // A store that failed is not repeated for every kernel while a disk is full, but `retry` later, as the cause may have
+  // been a short one.
+  explicit DiskCache(CachePlace place, int64_t budget = kCacheBudget,
+                     std::chrono::nanoseconds retry = std::chrono::seconds(10));
 
   // The code made from the key with this id; nullopt when there is none, or none that can be trusted. An entry that is
   // damaged is removed.
@@ -72,17 +83,18 @@ class DiskCache {
   // "" when the folder can be used or would be made; else why not.
   std::string why_unused() const;
   CacheUsage usage() const;
-  // Reads every entry. `judge` says why an entry is of no use ("": it is). A dry run changes nothing.
-  CacheReport collect(const std::function<std::string(const EntryLabel&)>& judge, bool dry_run);
+  // Reads every entry.
+  CacheReport collect(const CollectOptions& options);
 
  private:
-  enum class Said { kUnused, kDistrusted, kNotKept };
+  enum class Said { kUnused, kDistrusted, kNotKept };  // index of said_
   void say_once(Said what, std::string_view why);
 
   CachePlace place_;
   int64_t budget_;
   std::array<std::atomic<bool>, 3> said_ = {};
-  std::atomic<bool> may_write_{true};  // until the first failure: a full disk is not asked for every kernel
+  const std::chrono::nanoseconds retry_;
+  std::atomic<std::chrono::steady_clock::time_point> write_after_{std::chrono::steady_clock::time_point::min()};
 };
 
 // The cache that the environment names now; one object as long as that does not change. Never null.

@@ -11,7 +11,8 @@ namespace hone::jit {
 namespace {
 
 // Raise it with any change of the format: it is part of every key, so that builds of both kinds can share a folder.
-constexpr std::string_view kFormat = "hone-kernel 1";
+constexpr std::string_view kFormat = "hone-kernel 2";
+constexpr std::string_view kAnyFormat = "hone-kernel ";
 constexpr size_t kMaxLabel = 200;
 
 std::string printable(std::string_view text) {
@@ -88,6 +89,8 @@ std::string CacheKey::id() const {
   return hash.hex();
 }
 
+std::string CacheKey::lowering() const { return sha256_hex(target).substr(0, 16); }
+
 std::string encode_entry(std::string_view id, const CachedCode& code) {
   std::string body;
   body.reserve(code.object.size() + 1024);
@@ -95,6 +98,7 @@ std::string encode_entry(std::string_view id, const CachedCode& code) {
   add_field(body, "generator", printable(code.label.generator));
   add_field(body, "version", printable(code.label.version));
   add_field(body, "isa", printable(code.label.isa));
+  add_field(body, "lowering", printable(code.label.lowering));
   add_field(body, "kernel", printable(code.label.kernel));
   add_field(body, "symbol", code.symbol);
   add_field(body, "size", std::to_string(code.size));
@@ -108,6 +112,11 @@ std::string encode_entry(std::string_view id, const CachedCode& code) {
 }
 
 Result<CachedCode> decode_entry(std::string_view file, std::string_view id) {
+  const std::string_view format = file.substr(0, file.find('\n'));
+  if (format != kFormat && format.starts_with(kAnyFormat) && format.size() < kAnyFormat.size() + 10 &&
+      format.size() < file.size())
+    return unsupported("it is of another format: '" + printable(format) + "', this build has '" + std::string(kFormat) +
+                       "'");
   Reader in(file);
   in.expect(kFormat, "it does not begin as an entry of this format");
   const std::string_view checksum = in.field("sha256");
@@ -118,12 +127,14 @@ Result<CachedCode> decode_entry(std::string_view file, std::string_view id) {
   code.label.generator = in.field("generator");
   code.label.version = in.field("version");
   code.label.isa = in.field("isa");
+  code.label.lowering = in.field("lowering");
   code.label.kernel = in.field("kernel");
   code.symbol = in.field("symbol");
   code.size = in.number("size");
   const uint64_t bytes = in.number("object");
   in.expect("", "its header does not end");
   in.fail_unless(in.rest().size() == bytes, "its object has another size than it says");
+  in.fail_unless(code.size <= bytes, "its function is larger than its object");
   HONE_RETURN_IF_ERROR(in.status());
   code.object = in.rest();
   return code;

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -21,6 +22,8 @@ namespace {
 constexpr std::string_view kEntrySuffix = ".kernel";
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr size_t kIdDigits = 64;
+constexpr size_t kTemporaryDigits = 16;  // of the id
+constexpr std::string_view kHex = "0123456789abcdef";
 
 Status refused(const std::string& what) {
   const int error = errno;
@@ -43,16 +46,42 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// A root that was given another user's HOME would leave folders there that this user cannot write to.
-Status check_ancestor(std::string path) {
+// Whoever may rename a folder on the way can put another one of ours in its place, as sshd's StrictModes has it. In a
+// folder with the sticky bit (/tmp), nobody else can.
+Status vet_parent(const std::string& path) {
+  struct stat facts = {};
+  if (lstat(path.c_str(), &facts) != 0) return refused("cannot look at " + path);
+  if (facts.st_uid != geteuid() && facts.st_uid != 0)
+    return failed_precondition(fmt::format("{} belongs to user {}, this process runs as {}: set HONE_CACHE to a folder",
+                                           path, facts.st_uid, geteuid()));
+  if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (facts.st_mode & S_ISVTX) == 0)
+    return failed_precondition(fmt::format("{} may be written by others: chmod go-w it", path));
+  return {};
+}
+
+enum class Itself { kVetted, kLeftOut };
+
+// The folders on the way to `path`, which is there, as they really lie: links are followed first.
+Status vet_way(const std::string& path, Itself itself) {
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);
+  if (real == nullptr) return refused("cannot look at " + path);
+  std::string at = real.get();
+  if (itself == Itself::kVetted) HONE_RETURN_IF_ERROR(vet_parent(at));
+  while (at != "/") {
+    at = parent_of(at);
+    HONE_RETURN_IF_ERROR(vet_parent(at));
+  }
+  return {};
+}
+
+// Before folders are made below `path`. A root that was given another user's HOME makes none there.
+Status vet_place_to_make(std::string path) {
   struct stat facts = {};
   while (stat(path.c_str(), &facts) != 0) {
     if (errno != ENOENT || path == "/" || path == ".") return refused("cannot look at " + path);
     path = parent_of(path);
   }
-  if (facts.st_uid == geteuid()) return {};
-  return failed_precondition(fmt::format("{} belongs to user {}, this process runs as {}: set HONE_CACHE to a folder",
-                                         path, facts.st_uid, geteuid()));
+  return vet_way(path, Itself::kVetted);
 }
 
 Status make_folders(const std::string& path) {
@@ -74,37 +103,39 @@ bool is_link(const std::string& path) {
   return lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode);
 }
 
-Status write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return refused("cannot write");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
 // Differs between threads, processes and, through the clock, processes of one number on machines that share a folder.
 std::string temporary_name(const std::string& name) {
   static std::atomic<uint64_t> next{0};
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
-  return fmt::format(".{}.{}.{}.{}{}", name.substr(0, 16), getpid(), now.tv_sec * 1'000'000'000 + now.tv_nsec,
-                     next.fetch_add(1, std::memory_order_relaxed), kTemporarySuffix);
+  return fmt::format(".{}.{}.{}.{}{}", name.substr(0, kTemporaryDigits), getpid(),
+                     now.tv_sec * 1'000'000'000 + now.tv_nsec, next.fetch_add(1, std::memory_order_relaxed),
+                     kTemporarySuffix);
 }
 
 bool is_entry(std::string_view name) {
   return name.size() == kIdDigits + kEntrySuffix.size() && name.ends_with(kEntrySuffix) &&
-         name.find_first_not_of("0123456789abcdef") == kIdDigits;
+         name.find_first_not_of(kHex) == kIdDigits;
 }
 
-bool is_temporary(std::string_view name) { return name.starts_with('.') && name.ends_with(kTemporarySuffix); }
+// Exactly what temporary_name() makes: a folder that somebody names may hold .mail.tmp of others.
+bool is_temporary(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(kTemporarySuffix)) return false;
+  name.remove_prefix(1);
+  name.remove_suffix(kTemporarySuffix.size());
+  if (name.substr(0, kTemporaryDigits).find_first_not_of(kHex) != std::string_view::npos) return false;
+  name.remove_prefix(std::min(kTemporaryDigits, name.size()));
+  for (int part = 0; part < 3; ++part) {
+    if (!name.starts_with('.')) return false;
+    name.remove_prefix(1);
+    const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (digits == 0 || digits > 20) return false;
+    name.remove_prefix(digits);
+  }
+  return name.empty();
+}
 
 }  // namespace
-
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
-}
 
 Result<Descriptor> open_folder(const CachePlace& place, Missing missing) {
   if (place.folder.empty()) return failed_precondition(place.why_none);
@@ -113,7 +144,7 @@ Result<Descriptor> open_folder(const CachePlace& place, Missing missing) {
   int fd = open(path.c_str(), kFlags);
   if (fd < 0 && errno == ENOENT) {
     if (missing == Missing::kFail) return not_found(path + " does not exist");
-    if (place.standard) HONE_RETURN_IF_ERROR(check_ancestor(path));
+    HONE_RETURN_IF_ERROR(vet_place_to_make(path));
     HONE_RETURN_IF_ERROR(make_folders(path));
     fd = open(path.c_str(), kFlags);
   }
@@ -123,6 +154,7 @@ Result<Descriptor> open_folder(const CachePlace& place, Missing missing) {
   struct stat facts = {};
   if (fstat(fd, &facts) != 0) return refused("cannot look at " + path);
   HONE_RETURN_IF_ERROR(only_ours(facts, path));
+  HONE_RETURN_IF_ERROR(vet_way(path, Itself::kLeftOut));
   return folder;
 }
 
@@ -154,17 +186,24 @@ Status write_whole(int folder, const std::string& name, std::string_view bytes) 
   if (!file_may_have(bytes.size()))
     return resource_exhausted(fmt::format("files may not have {} bytes (ulimit -f)", bytes.size()));
   const std::string temporary = temporary_name(name);
-  int fd = openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (fd < 0) return refused("cannot make a file");
-  Status status = write_all(fd, bytes);
-  // A network file system may find out only now that there is no room.
-  if (close(fd) != 0 && status.ok()) status = refused("cannot write");
-  if (status.ok() && renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) status = refused("cannot rename");
-  if (!status.ok()) remove_file(folder, temporary);
+  Descriptor file(
+      openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (file.get() < 0) return refused("cannot make a file");
+  Status status;
+  // A network file system may find out only when it is closed that there is no room.
+  if (!write_all(file.get(), bytes) || !file.close()) {
+    status = refused("cannot write");
+  } else if (renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
+    status = errno == EISDIR ? failed_precondition(name + " is a folder: remove it") : refused("cannot rename");
+  }
+  if (!status.ok()) (void)remove_file(folder, temporary);
   return status;
 }
 
-bool remove_file(int folder, const std::string& name) { return unlinkat(folder, name.c_str(), 0) == 0; }
+Status remove_file(int folder, const std::string& name) {
+  if (unlinkat(folder, name.c_str(), 0) == 0) return {};
+  return errno == ENOENT ? not_found(name) : refused("cannot be removed");
+}
 
 std::vector<FolderFile> list_folder(int folder) {
   std::vector<FolderFile> files;

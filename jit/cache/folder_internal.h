@@ -5,33 +5,18 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/status.h"
 #include "jit/cache/disk_cache.h"
 
 namespace hone::jit {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 enum class Missing { kFail, kMake };
 
-// Errors: not_found (with kFail), failed_precondition when it is not this user's alone to write, resource_exhausted or
-// unavailable when the system refuses.
+// Errors: not_found (with kFail), failed_precondition when it is not this user's alone to write or others may put
+// another folder in its place, resource_exhausted when the system refuses.
 Result<Descriptor> open_folder(const CachePlace& place, Missing missing);
 
 enum class Purpose { kUse, kLook };  // use is noted in the file's modification time
@@ -40,11 +25,12 @@ enum class Purpose { kUse, kLook };  // use is noted in the file's modification 
 // else, or larger than `limit`.
 Result<std::string> read_trusted(int folder, const std::string& name, int64_t limit, Purpose purpose);
 
-// Makes `name` appear with these bytes, or not at all. Error: resource_exhausted naming the call.
+// Makes `name` appear with these bytes, or not at all. Errors: resource_exhausted naming the call; failed_precondition
+// when only this name cannot be written, because a folder has it.
 Status write_whole(int folder, const std::string& name, std::string_view bytes);
 
-// True when it was removed; one that is gone already is nobody's concern.
-bool remove_file(int folder, const std::string& name);
+// Errors: not_found, resource_exhausted naming the reason.
+Status remove_file(int folder, const std::string& name);
 
 struct FolderFile {
   std::string name;

@@ -56,6 +56,12 @@ struct LlvmObject {
   std::string ir, listing;
 };
 
+// Bytes of a function in an object; 0 when that is no object, or has no such function.
+size_t symbol_size(const llvm::MemoryBuffer& object, std::string_view symbol);
+// Bytes that the linker maps for an object: what is protected alike lies in pages of its own. That of the buffer when
+// it is no object.
+size_t mapped_size(const llvm::MemoryBuffer& object);
+
 // Compiles kernels; thread safe. A target machine costs a millisecond to make and serves one compile at a time, so idle
 // ones are kept.
 class LlvmCompiler {

@@ -22,7 +22,10 @@
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
+#include <map>
+
 #include "jit/dump.h"
+#include "jit/exec_memory.h"
 #include "jit/llvm/lower_internal.h"
 #include "jit/llvm/object.h"
 #include "jit/llvm/pipeline_internal.h"
@@ -110,22 +113,6 @@ Status describe(llvm::LLVMTargetMachine& machine, const llvm::Module& module, co
   return {};
 }
 
-size_t symbol_size(const llvm::MemoryBuffer& object, llvm::StringRef symbol) {
-  auto file = llvm::object::ObjectFile::createObjectFile(object.getMemBufferRef());
-  if (!file) {
-    llvm::consumeError(file.takeError());  // the linker reads the same object and reports it
-    return 0;
-  }
-  for (const llvm::object::ELFSymbolRef s : (*file)->symbols()) {
-    auto name = s.getName();
-    if (!name)
-      llvm::consumeError(name.takeError());
-    else if (*name == symbol)
-      return s.getSize();
-  }
-  return 0;
-}
-
 llvm::CodeGenOptLevel level_of(LlvmPipeline pipeline) {
   switch (pipeline) {
     case LlvmPipeline::kO0:
@@ -166,6 +153,40 @@ std::string target_text(const LlvmTarget& target) {
   const LlvmMachine machine = llvm_machine(info, tune);
   return fmt::format("{} {} {} bits {} tune {} by {}", machine.triple, machine.cpu, feature_string(machine),
                      info.vector_bits, machine.tune, generator_name(pipeline));
+}
+
+size_t symbol_size(const llvm::MemoryBuffer& object, std::string_view symbol) {
+  auto file = llvm::object::ObjectFile::createObjectFile(object.getMemBufferRef());
+  if (!file) {
+    llvm::consumeError(file.takeError());  // the linker reads the same object and reports it
+    return 0;
+  }
+  for (const llvm::object::ELFSymbolRef s : (*file)->symbols()) {
+    auto name = s.getName();
+    if (!name)
+      llvm::consumeError(name.takeError());
+    else if (std::string_view(*name) == symbol)
+      return s.getSize();
+  }
+  return 0;
+}
+
+size_t mapped_size(const llvm::MemoryBuffer& object) {
+  auto file = llvm::object::ObjectFile::createObjectFile(object.getMemBufferRef());
+  if (!file) {
+    llvm::consumeError(file.takeError());
+    return whole_pages(object.getBufferSize());
+  }
+  std::map<uint64_t, size_t> bytes;  // by the flags that decide the protection
+  for (const llvm::object::ELFSectionRef section : (*file)->sections()) {
+    const uint64_t flags = section.getFlags();
+    if ((flags & llvm::ELF::SHF_ALLOC) == 0 || section.getSize() == 0) continue;
+    size_t& at = bytes[flags & (llvm::ELF::SHF_WRITE | llvm::ELF::SHF_EXECINSTR)];
+    at = llvm::alignTo(at, section.getAlignment()) + section.getSize();
+  }
+  size_t all = 0;
+  for (const auto& [flags, size] : bytes) all += whole_pages(size);
+  return all;
 }
 
 std::vector<std::string> llvm_features(Isa isa) { return llvm_machine(isa_info(isa), "").features; }

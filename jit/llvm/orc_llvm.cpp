@@ -1,7 +1,8 @@
 // The "llvm" code generator: compiles a kernel to an object and links it with ORC into memory of its own. JITLink
 // writes code to pages that are not executable and then makes them executable and read-only, so no page is ever both.
 // Each kernel lives in its own JITDylib: dropping that releases its pages.
-#include <llvm/Config/llvm-config.h>
+#include <fmt/format.h>
+#include <llvm-c/Core.h>
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
@@ -15,7 +16,6 @@
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
 #include "jit/announce/announce.h"
-#include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
 #include "jit/dump.h"
 #include "jit/exec_memory.h"
@@ -127,8 +127,10 @@ class LlvmGenerator final : public CodeGenerator {
 
   std::string_view name() const override { return generator_name(pipeline_.pipeline); }
   std::string version() const override {
-    return std::string("llvm-") + LLVM_VERSION_STRING + "/" + std::to_string(kLlvmLoweringVersion) +
-           std::string(pipeline_.passes);
+    // Of the library that is loaded, which may be newer than the headers.
+    unsigned major = 0, minor = 0, patch = 0;
+    LLVMGetVersion(&major, &minor, &patch);
+    return fmt::format("llvm-{}.{}.{}/{}{}", major, minor, patch, kLlvmLoweringVersion, pipeline_.passes);
   }
 
   bool targets(Isa isa) const override {
@@ -144,17 +146,14 @@ class LlvmGenerator final : public CodeGenerator {
     const LlvmTarget target{.isa = isa, .tune = "", .pipeline = pipeline_.pipeline};
     HONE_ASSIGN_OR_RETURN(ObtainedObject got, obtain_object(compiler_, kernel, target, version(), options));
     const auto compiled = std::chrono::steady_clock::now();
-    // Code and constants, with symbols and relocations that are not kept: a little more than is mapped.
-    HONE_ASSIGN_OR_RETURN(CodeShare share, CodeShare::take(whole_pages(got.object.buffer->getBufferSize())));
     HONE_ASSIGN_OR_RETURN(std::shared_ptr<Linker> linker, this->linker());
-    ir::TaskFn entry = nullptr;
-    const Result<orc::JITDylib*> library = linker->link(got.object, entry);
-    if (!library.ok() && !got.cache_id.empty()) {
-      // What the cache has is whole and yet no object for this linker: compile after all.
-      disk_cache()->remove(got.cache_id);
-      return compile(kernel, isa, {.cached = false});
+    Result<Linked> placed = link(*linker, got.object);
+    if (!placed.ok() && placed.status().code() != Code::kResourceExhausted && !got.cache_id.empty()) {
+      // What the cache has is whole and yet no object for this linker: compile after all, and keep that instead.
+      HONE_ASSIGN_OR_RETURN(got, compile_again(compiler_, kernel, target, version(), got.cache_id));
+      placed = link(*linker, got.object);
     }
-    HONE_RETURN_IF_ERROR(library.status());
+    HONE_RETURN_IF_ERROR(placed.status());
     const auto linked = std::chrono::steady_clock::now();
     HONE_LOG_EVENT(LogTopic::kJit, "compile",
                    {{"codegen", name()},
@@ -164,8 +163,8 @@ class LlvmGenerator final : public CodeGenerator {
                     {"cache", got.cache},
                     {"ns", std::chrono::nanoseconds(linked - start).count()},
                     {"link_ns", std::chrono::nanoseconds(linked - compiled).count()}});
-    auto compiled_kernel = std::make_unique<LlvmKernel>(got.object.symbol, std::move(share), std::move(linker),
-                                                        *library, entry, got.object.size);
+    auto compiled_kernel = std::make_unique<LlvmKernel>(got.object.symbol, std::move(placed->share), std::move(linker),
+                                                        placed->library, placed->entry, got.object.size);
     if (dump_enabled()) {
       const std::span<const std::byte> code = compiled_kernel->code();
       const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
@@ -175,6 +174,19 @@ class LlvmGenerator final : public CodeGenerator {
   }
 
  private:
+  struct Linked {
+    CodeShare share;
+    orc::JITDylib* library;
+    ir::TaskFn entry;
+  };
+  // Error: resource_exhausted when all live code together would be too much. The share is given back with any error.
+  static Result<Linked> link(Linker& linker, LlvmObject& object) {
+    HONE_ASSIGN_OR_RETURN(CodeShare share, CodeShare::take(mapped_size(*object.buffer)));
+    ir::TaskFn entry = nullptr;
+    HONE_ASSIGN_OR_RETURN(orc::JITDylib * library, linker.link(object, entry));
+    return Linked{std::move(share), library, entry};
+  }
+
   // Made by the first compile: a process that only reads plans never pays for it.
   Result<std::shared_ptr<Linker>> linker() {
     std::lock_guard lock(mutex_);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -164,6 +165,38 @@ TEST(JitExecMemory, LiveCodeIsBounded) {
     kernels.clear();
     EXPECT_EQ(live_code_bytes(), before) << target_name({t, 0});
     limit_code_for_testing(0);
+  }
+}
+
+// Bytes of anonymous memory that may be read and not written: code and its constants.
+size_t sealed_bytes() {
+  std::ifstream maps("/proc/self/maps");
+  size_t bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string range, access, offset, device;
+    uint64_t inode = 0;
+    words >> range >> access >> offset >> device >> inode;
+    if (inode != 0 || line.back() == ']' || (access != "r-xp" && access != "r--p")) continue;
+    const size_t dash = range.find('-');
+    bytes += std::stoull(range.substr(dash + 1), nullptr, 16) - std::stoull(range.substr(0, dash), nullptr, 16);
+  }
+  return bytes;
+}
+
+// The bound holds what is mapped, and not much less: constants lie in pages of their own.
+TEST(JitExecMemory, ASharesSizeIsWhatIsMapped) {
+  for (const Target& t : all_targets()) {
+    if (!t.generator->targets(t.isa)) continue;
+    for (const KernelCase& test : sample_kernels(isa_info(t.isa).lanes_f32())) {
+      const size_t mapped = sealed_bytes(), live = live_code_bytes();
+      std::vector<std::unique_ptr<CompiledKernel>> kernels;
+      for (int i = 0; i < 3; ++i) {
+        auto compiled = t.generator->compile(test.kernel, t.isa);
+        if (compiled.ok()) kernels.push_back(std::move(compiled).value());
+      }
+      EXPECT_EQ(live_code_bytes() - live, sealed_bytes() - mapped) << target_name({t, 0}) << " " << test.name;
+    }
   }
 }
 

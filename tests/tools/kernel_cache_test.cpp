@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/sha256.h"
 #include "tests/tools/needs_code.h"
 
 namespace hone::cli_test {
@@ -87,18 +88,28 @@ TEST_F(HoneKernelCache, GcSaysWhatItDropsAndWhy) {
   ASSERT_THAT(entries(), SizeIs(1));
   const std::string good = bytes_of(entries().front());
   write("kernels/" + std::string(64, 'a') + ".kernel", good.substr(0, 700));
-  write("kernels/.dead.1.2.3.tmp", "half");
+  write("kernels/.0123456789abcdef.1.2.3.tmp", "half");
   const timespec times[2] = {{1'700'000'000, 0}, {1'700'000'000, 0}};
-  ASSERT_EQ(utimensat(AT_FDCWD, file("kernels/.dead.1.2.3.tmp").c_str(), times, 0), 0);
+  ASSERT_EQ(utimensat(AT_FDCWD, file("kernels/.0123456789abcdef.1.2.3.tmp").c_str(), times, 0), 0);
+  fs::create_directories(file("kernels/" + std::string(64, 'c') + ".kernel/full"));
+  ASSERT_EQ(chmod(file("kernels").c_str(), 0700), 0);
   const Outcome dry = hone({"db", "gc", "--dry-run"}, cached());
-  EXPECT_THAT(dry.out, AllOf(HasSubstr("kernel aaaaaaaaaaaa: unreadable: it is truncated"),
-                             HasSubstr("left behind by a writer that was ended"),
-                             HasSubstr("kernels on disk: would drop 2 of 2")))
+  EXPECT_THAT(dry.out,
+              AllOf(HasSubstr("kernel aaaaaaaaaaaa: unreadable: it is truncated"),
+                    HasSubstr("temporary file .0123456789abcdef.1.2.3.tmp: left behind by a writer that was ended"),
+                    HasSubstr("kernels on disk: would drop 2 of 3, 1 temporary file; ")))
       << dry.err;
-  EXPECT_THAT(entries(), SizeIs(3));
+  EXPECT_THAT(entries(), SizeIs(4));
   const Outcome gc = hone({"db", "gc", "--json"}, cached());
   ASSERT_EQ(gc.code, 0) << gc.err;
-  EXPECT_THAT(Json::parse(gc.out)["kernels"]["dropped"], SizeIs(2));
+  const Json kernels = Json::parse(gc.out)["kernels"];
+  EXPECT_THAT(kernels["dropped"], SizeIs(1));
+  EXPECT_THAT(kernels["temporary"], SizeIs(1));
+  EXPECT_THAT(kernels["not_removed"], SizeIs(1));
+  EXPECT_EQ(kernels["state"], "ok");
+  EXPECT_THAT(hone({"db", "gc"}, cached()).out,
+              AllOf(HasSubstr("not removed: kernel cccccccccccc: "), HasSubstr("dropped 0 of 2, 1 not removed; ")));
+  fs::remove_all(file("kernels/" + std::string(64, 'c') + ".kernel"));
   ASSERT_THAT(entries(), SizeIs(1));
   EXPECT_EQ(bytes_of(entries().front()), good);
   EXPECT_THAT(explain(cached()).err, HasSubstr("cache=hit"));
@@ -111,12 +122,55 @@ TEST_F(HoneKernelCache, GcSaysWhatItDropsAndWhy) {
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.out, HasSubstr("kernel bbbbbbbbbbbb: unreadable"));
   EXPECT_THAT(entries(), SizeIs(1));
+  write("kernels/" + std::string(64, 'b') + ".kernel", "");
+  const Outcome listed = hone({"db", "gc", "--json"}, nowhere);
+  EXPECT_EQ(listed.code, 1);
+  EXPECT_THAT(Json::parse(listed.out)["kernels"]["dropped"], SizeIs(1)) << "what is removed is listed";
+  EXPECT_EQ(Json::parse(listed.out)["dropped"], nullptr);
 
-  ASSERT_EQ(chmod(file("kernels").c_str(), 0777), 0);
+  ASSERT_EQ(chmod(file("kernels").c_str(), 0775), 0);
+  EXPECT_THAT(Json::parse(hone({"db", "gc", "--json"}, cached()).out)["kernels"]["state"].get<std::string>(),
+              HasSubstr("chmod go-w"));
   const Outcome open_to_all = hone({"db", "gc"}, cached());
   EXPECT_EQ(open_to_all.code, 0);
   EXPECT_THAT(open_to_all.err, AllOf(HasSubstr("kernels on disk were left alone"), HasSubstr("chmod go-w")));
   EXPECT_THAT(hone({"info"}, cached()).out, HasSubstr("kernels     not used: " + file("kernels")));
+}
+
+// What another build made is dropped when that is asked for; what this version would never look at, at once.
+TEST_F(HoneKernelCache, GcKnowsOtherBuilds) {
+  explain(cached());
+  const std::string empty =
+      write("empty.jsonl", "{\"type\":\"hone-export\",\"format\":2,\"schema\":3}\n{\"type\":\"end\"}\n");
+  ASSERT_EQ(hone({"db", "import", empty}).code, 0);
+  ASSERT_THAT(entries(), SizeIs(1));
+  const std::string good = bytes_of(entries().front()), good_id = entries().front().filename().string().substr(0, 64);
+  // The good entry with another value of a field, under another id.
+  const auto with = [&](char digit, const std::string& field, const std::string& value) {
+    const std::string id(64, digit);
+    std::string body = good.substr(good.find("key "));
+    body.replace(body.find(good_id), 64, id);
+    const size_t at = body.find("\n" + field + " ") + 2 + field.size();
+    body.replace(at, body.find('\n', at) - at, value);
+    write("kernels/" + id + ".kernel",
+          good.substr(0, good.find("sha256 ")) + "sha256 " + sha256_hex(body) + "\n" + body);
+  };
+  with('1', "kernel", "as_good");
+  with('2', "lowering", "0123456789abcdef");
+  with('3', "version", "llvm-1.2.3/4");
+  with('4', "generator", "cuda");
+  write("kernels/" + std::string(64, '5') + ".kernel", "hone-kernel 1\nand so on");
+  const Outcome ours = hone({"db", "gc"}, cached());
+  EXPECT_THAT(ours.out, AllOf(HasSubstr("made by lowering 0123456789abcdef of llvm-"), HasSubstr("dropped 1 of 6; ")));
+  const Outcome all = hone({"db", "gc", "--other-builds"}, cached());
+  EXPECT_THAT(all.out,
+              AllOf(HasSubstr("made by llvm-1.2.3/4, this build has llvm-"), HasSubstr("this build has no cuda"),
+                    HasSubstr("'hone-kernel 1'"), HasSubstr("dropped 3 of 5; ")));
+  EXPECT_THAT(entries(), SizeIs(2));
+  EXPECT_THAT(hone({"info"}, cached()).out, HasSubstr("(2 kernels, "));
+  with('1', "lowering", "0");
+  EXPECT_EQ(hone({"db", "gc"}, cached()).code, 0);
+  EXPECT_THAT(hone({"info"}, cached()).out, HasSubstr("(1 kernel, "));
 }
 
 }  // namespace

@@ -8,6 +8,9 @@
 
 #include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
+#ifdef HONE_WITH_LLVM
+#include "jit/llvm/cached_object.h"
+#endif
 #include "tools/hone/db.h"
 #include "tools/hone/json.h"
 
@@ -30,29 +33,60 @@ Result<int64_t> parse_age(const std::string& text) {
   return std::llround(value * scale);
 }
 
-// Why this build would never load an entry. A generator that this build lacks is for another build to judge.
-std::string worthless(const jit::EntryLabel& label) {
+std::string current_lowering([[maybe_unused]] const jit::EntryLabel& label) {
+#ifdef HONE_WITH_LLVM
+  return jit::current_lowering(label.generator, label.isa);
+#else
+  return "";
+#endif
+}
+
+// Why an entry is of no use. What another version or a generator that this build lacks has made is another build's, and
+// goes only when that is asked for, as in the database. Of this version, no build but one of other sources has it.
+std::string worthless(const jit::EntryLabel& label, bool other_builds) {
   const Result<jit::CodeGenerator*> generator = jit::find_code_generator(label.generator);
-  if (!generator.ok() || (*generator)->version() == label.version) return "";
-  return fmt::format("made by {}, this build has {}", label.version, (*generator)->version());
+  const std::string ours = generator.ok() ? (*generator)->version() : "no " + label.generator;
+  if (ours != label.version)
+    return other_builds ? fmt::format("made by {}, this build has {}", label.version, ours) : "";
+  const std::string lowering = current_lowering(label);
+  if (lowering.empty() || lowering == label.lowering) return "";
+  return fmt::format("made by lowering {} of {}, this build has {}", label.lowering, label.version, lowering);
+}
+
+Json json_of(const std::vector<jit::CacheDrop>& files) {
+  Json all = Json::array();
+  for (const jit::CacheDrop& d : files)
+    all.push_back({{"file", d.file}, {"kernel", d.kernel}, {"bytes", d.bytes}, {"reason", d.reason}});
+  return all;
 }
 
 Json json_of(const jit::DiskCache& cache, const jit::CacheReport& report) {
-  Json dropped = Json::array();
-  for (const jit::CacheDrop& d : report.dropped)
-    dropped.push_back({{"file", d.file}, {"kernel", d.kernel}, {"bytes", d.bytes}, {"reason", d.reason}});
-  return {{"path", cache.place().folder},
-          {"dropped", dropped},
-          {"bytes_before", report.before.bytes},
+  const std::string why = cache.why_unused();
+  return {{"path", cache.place().folder},         {"state", why.empty() ? "ok" : why},
+          {"dropped", json_of(report.dropped)},   {"temporary", json_of(report.temporary)},
+          {"not_removed", json_of(report.stuck)}, {"bytes_before", report.before.bytes},
           {"bytes_after", report.after.bytes}};
 }
 
 void print_text(const jit::CacheReport& report, bool dry_run) {
-  for (const jit::CacheDrop& d : report.dropped)
-    print("kernel {}: {}: {}\n", d.file.substr(0, 12), d.kernel.empty() ? "unreadable" : d.kernel, d.reason);
-  if (report.before.bytes == 0) return;
-  print("kernels on disk: {} {} of {}; {} -> {} bytes\n", dry_run ? "would drop" : "dropped", report.dropped.size(),
-        report.before.entries, report.before.bytes, report.after.bytes);
+  const auto line = [](const jit::CacheDrop& d, std::string_view prefix) {
+    if (d.file.starts_with('.')) {
+      print("{}temporary file {}: {}\n", prefix, d.file, d.reason);
+    } else {
+      print("{}kernel {}: {}: {}\n", prefix, d.file.substr(0, 12), d.kernel.empty() ? "unreadable" : d.kernel,
+            d.reason);
+    }
+  };
+  for (const jit::CacheDrop& d : report.dropped) line(d, "");
+  for (const jit::CacheDrop& d : report.temporary) line(d, "");
+  for (const jit::CacheDrop& d : report.stuck) line(d, "not removed: ");
+  if (report.before.bytes == 0 && report.before.entries == 0) return;
+  std::string more;
+  if (const size_t n = report.temporary.size(); n > 0)
+    more += fmt::format(", {} temporary file{}", n, n == 1 ? "" : "s");
+  if (const size_t n = report.stuck.size(); n > 0) more += fmt::format(", {} not removed", n);
+  print("kernels on disk: {} {} of {}{}; {} -> {} bytes\n", dry_run ? "would drop" : "dropped", report.dropped.size(),
+        report.before.entries, more, report.before.bytes, report.after.bytes);
 }
 
 Json json_of(const db::GcReport& report, bool dry_run) {
@@ -107,11 +141,19 @@ int run_gc(const GcArgs& args) {
   if (!report.ok() && report.status().code() == Code::kInvalidArgument) return fail(report.status());
   // Without a database there may still be kernels.
   const std::shared_ptr<jit::DiskCache> cache = jit::disk_cache();
-  const jit::CacheReport kernels = cache->collect(worthless, args.dry_run);
+  const jit::CacheReport kernels =
+      cache->collect({.judge = [&](const jit::EntryLabel& label) { return worthless(label, args.other_builds); },
+                      .dry_run = args.dry_run,
+                      .other_formats = args.other_builds});
   if (const std::string why = cache->why_unused(); !why.empty() && !cache->place().folder.empty())
     note(fmt::format("kernels on disk were left alone: {}", why));
   if (!report.ok()) {
-    if (!args.json) print_text(kernels, args.dry_run);
+    if (args.json) {
+      const Json json = {{"dry_run", args.dry_run}, {"dropped", nullptr}, {"kernels", json_of(*cache, kernels)}};
+      print("{}\n", dump(json, 2));
+    } else {
+      print_text(kernels, args.dry_run);
+    }
     return fail(report.status());
   }
   if (args.json) {
@@ -132,7 +174,7 @@ void add_db_gc(CLI::App& db, Run& run) {
   CLI::App* verb = add_verb(db, run, args, "gc", "drop what no build can use, each entry with its reason", run_gc);
   verb->add_flag("--dry-run", args->dry_run, "the same list, and nothing is changed");
   verb->add_flag("--other-builds", args->other_builds,
-                 "also what other builds measured (but never the last decision of a problem and machine)");
+                 "also what other builds measured (but never the last decision of a problem and machine) or compiled");
   verb->add_option("--older-than", args->older_than, "also what is older: 90d, 12h, 2w (but never the last)")
       ->check(not_empty());
   verb->add_option("-o,--output", args->output, "json")

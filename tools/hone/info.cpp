@@ -97,7 +97,8 @@ std::string kernel_cache_text(const Json& cache) {
   const std::string path = cache["path"].get<std::string>(), state = cache["state"].get<std::string>();
   if (state != "ok") return fmt::format("not used: {}", state);
   constexpr double kMiB = 1 << 20;
-  return fmt::format("{} ({} kernels, {:.1f} of {:.0f} MiB)", path, cache["entries"].dump(),
+  const int64_t entries = cache["entries"].get<int64_t>();
+  return fmt::format("{} ({} {}, {:.1f} of {:.0f} MiB)", path, entries, entries == 1 ? "kernel" : "kernels",
                      cache["bytes"].get<double>() / kMiB, cache["budget"].get<double>() / kMiB);
 }
 

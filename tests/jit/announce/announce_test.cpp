@@ -3,6 +3,7 @@
 #include "jit/announce/announce.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -109,6 +110,31 @@ TEST_F(JitAnnounce, PerfMapHasALineForEachKernel) {
   if (!expected.empty()) {
     ASSERT_EQ(stat(perf_map().c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 022, 0u);
+  }
+}
+
+// A map that a process of the same number left has its names and other addresses; one of this process's life is another
+// JIT's, and stays.
+TEST_F(JitAnnounce, PerfMapOfAnEarlierProcessIsNotAddedTo) {
+  if (all_targets().empty()) GTEST_SKIP() << "this build has no code generator";
+  for (const bool stale : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::ofstream(perf_map()) << "1000 10 another\n";
+      const timespec times[2] = {{1'700'000'000, 0}, {1'700'000'000, 0}};
+      if (stale && utimensat(AT_FDCWD, perf_map().c_str(), times, 0) != 0) _exit(2);
+      tell("map");
+      const auto first = compile(all_targets().front()), second = compile(all_targets().front(), 3);
+      _exit(first != nullptr && second != nullptr ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    const std::string map = read_file(perf_map(child));
+    fs::remove(perf_map(child));
+    EXPECT_EQ(map.starts_with("1000 10 another\n"), !stale) << map;
+    EXPECT_EQ(std::count(map.begin(), map.end(), '\n'), stale ? 2 : 3) << map;
+    EXPECT_THAT(map, HasSubstr(symbol(all_targets().front(), 3)));
   }
 }
 
@@ -335,6 +361,14 @@ TEST_F(JitAnnounce, AFailureIsOneLine) {
   const std::string link = complaints("map", [&] { fs::create_symlink(victim, perf_map()); });
   EXPECT_THAT(link, HasSubstr("HONE_JIT_SYMBOLS=map: /tmp/perf-"));
   EXPECT_EQ(lines(link), 1);
+  EXPECT_EQ(read_file(victim), "precious");
+  // Or a second name of a file of ours.
+  const std::string hard_link = complaints("map", [&] {
+    fs::create_hard_link(victim, perf_map());
+    std::ofstream(victim) << "precious";  // now, so that it is not one that an earlier process left
+  });
+  EXPECT_THAT(hard_link, HasSubstr("HONE_JIT_SYMBOLS=map: /tmp/perf-"));
+  EXPECT_EQ(lines(hard_link), 1);
   EXPECT_EQ(read_file(victim), "precious");
   const std::string nowhere = complaints("jitdump", [] { setenv("JITDUMPDIR", "/proc/no/such", 1); });
   EXPECT_THAT(nowhere, HasSubstr("HONE_JIT_SYMBOLS=jitdump: /proc/no/such"));

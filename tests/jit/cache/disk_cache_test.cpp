@@ -28,10 +28,17 @@ using testing::SizeIs;
 using testing::StartsWith;
 
 CachedCode code_of(const std::string& what, size_t bytes = 1000) {
-  CachedCode code{.label = {"llvm", "llvm-1/1", "avx2", what}, .symbol = what + "_llvm", .size = bytes, .object = ""};
+  CachedCode code{.label = {"llvm", "llvm-1/1", "avx2", "0123456789abcdef", what},
+                  .symbol = what + "_llvm",
+                  .size = bytes,
+                  .object = ""};
   while (code.object.size() < bytes) code.object += what + ";";
   code.object.resize(bytes);
   return code;
+}
+
+CollectOptions keep_all(bool dry_run = false) {
+  return {.judge = [](const EntryLabel&) { return std::string(); }, .dry_run = dry_run};
 }
 
 std::string id_of(const std::string& what) { return sha256_hex(what); }
@@ -107,12 +114,10 @@ TEST_F(JitDiskCache, WhereItIs) {
     });
   };
   EXPECT_EQ(where({{"HONE_CACHE", "x/y"}, {"HOME", "/h"}}).folder, "x/y");
-  EXPECT_FALSE(where({{"HONE_CACHE", "x/y"}}).standard);
   EXPECT_EQ(where({{"HONE_CACHE", "off"}, {"HOME", "/h"}}).folder, "");
   EXPECT_EQ(where({{"HONE_CACHE", "off"}}).why_none, "HONE_CACHE=off");
   EXPECT_EQ(where({{"XDG_CACHE_HOME", "/c"}, {"HOME", "/h"}}).folder, "/c/hone/kernels");
   EXPECT_EQ(where({{"XDG_CACHE_HOME", "c"}, {"HOME", "/h"}}).folder, "/h/.cache/hone/kernels");
-  EXPECT_TRUE(where({{"HOME", "/h"}}).standard);
   EXPECT_EQ(where({}).folder, "");
   EXPECT_THAT(where({}).why_none, HasSubstr("HOME"));
 }
@@ -191,18 +196,51 @@ TEST_F(JitDiskCache, AFolderOfAnotherUserIsNotUsed) {
   EXPECT_THAT(said_.front(), HasSubstr("belongs to user"));
 }
 
-// Somebody else's HOME (sudo) gets no folders that its owner could not use.
-TEST_F(JitDiskCache, AStandardPlaceIsOnlyMadeInOnesOwnHome) {
+// Somebody else's HOME (sudo) gets no folders that its owner could not use, and who owns a folder on the way decides
+// what is in it.
+TEST_F(JitDiskCache, NothingIsMadeInAFolderOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make a folder of another user";
   fs::create_directories(folder_);
   ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);
-  DiskCache cache({.folder = (folder_ / ".cache/hone/kernels").string(), .why_none = "", .standard = true});
+  DiskCache cache({.folder = (folder_ / ".cache/hone/kernels").string(), .why_none = ""});
   cache.store(id_of("a"), code_of("a"));
   EXPECT_THAT(files(), IsEmpty());
   EXPECT_THAT(said_.front(), HasSubstr("set HONE_CACHE"));
-  DiskCache named({.folder = (folder_ / "named").string(), .why_none = ""});
-  named.store(id_of("a"), code_of("a"));
-  EXPECT_THAT(files(), SizeIs(1)) << "what was asked for by name is made";
+}
+
+// Who may write to a folder on the way can put another one in its place; behind a sticky bit he cannot.
+TEST_F(JitDiskCache, TheWholeWayIsLookedAt) {
+  const fs::path deep = folder_ / "a/b/kernels";
+  const auto works = [&](const fs::path& path) {
+    DiskCache cache({.folder = path.string(), .why_none = ""});
+    cache.store(id_of("a"), code_of("a"));
+    return cache.load(id_of("a")).has_value();
+  };
+  fs::create_directories(folder_ / "a");
+  ASSERT_EQ(chmod((folder_ / "a").c_str(), 0777), 0);
+  EXPECT_FALSE(works(deep));
+  EXPECT_FALSE(fs::exists(folder_ / "a/b")) << "nothing is made there";
+  ASSERT_EQ(chmod((folder_ / "a").c_str(), 0755), 0);
+  EXPECT_TRUE(works(deep));
+  for (const char* way : {".", "a", "a/b"}) {
+    for (const mode_t mode : {0775u, 0757u, 0777u}) {
+      ASSERT_EQ(chmod((folder_ / way).c_str(), mode), 0);
+      EXPECT_FALSE(works(deep)) << way;
+      DiskCache cache({.folder = deep.string(), .why_none = ""});
+      EXPECT_THAT(cache.why_unused(), HasSubstr("may be written by others")) << way;
+    }
+    ASSERT_EQ(chmod((folder_ / way).c_str(), 01777), 0);
+    EXPECT_TRUE(works(deep)) << "sticky";
+    ASSERT_EQ(chmod((folder_ / way).c_str(), 0755), 0);
+  }
+  // Links on the way are followed first: what counts is where the folder lies.
+  fs::create_directories(folder_ / "open");
+  fs::create_directories(folder_ / "open/real/kernels");
+  fs::create_directory_symlink(folder_ / "open/real", folder_ / "link");
+  ASSERT_EQ(chmod((folder_ / "open").c_str(), 0777), 0);
+  EXPECT_FALSE(works(folder_ / "link/kernels"));
+  ASSERT_EQ(chmod((folder_ / "open").c_str(), 0755), 0);
+  EXPECT_TRUE(works(folder_ / "link/kernels"));
 }
 
 TEST_F(JitDiskCache, LinksPipesAndForeignFilesAreNotFollowed) {
@@ -241,7 +279,7 @@ TEST_F(JitDiskCache, WhatCannotBeWrittenIsNotKept) {
     for (int i = 0; i < 3; ++i) cache.store(id_of("a"), code_of("a"));
     EXPECT_EQ(cache.load(id_of("a")), std::nullopt);
     ASSERT_THAT(said_, testing::Not(IsEmpty())) << nowhere;
-    EXPECT_THAT(said_[0], HasSubstr("nothing more is kept")) << nowhere;
+    EXPECT_THAT(said_[0], HasSubstr("nothing is kept for now")) << nowhere;
   }
   DiskCache(place()).store(id_of("a"), code_of("a"));
   rlimit was = {};
@@ -283,7 +321,7 @@ TEST_F(JitDiskCache, ThirtyTwoHundredKernelsStayWithinTheBudget) {
   EXPECT_GT(cache.usage().bytes, kBudget / 2);
   EXPECT_TRUE(cache.load(id_of("3199")).has_value());
   EXPECT_EQ(cache.load(id_of("0")), std::nullopt);
-  const CacheReport report = cache.collect([](const EntryLabel&) { return ""; }, false);
+  const CacheReport report = cache.collect(keep_all());
   EXPECT_LE(report.after.bytes, kBudget);
   EXPECT_EQ(report.after.bytes, cache.usage().bytes);
 }
@@ -306,20 +344,94 @@ TEST_F(JitDiskCache, WhatWasUsedLastStays) {
 TEST_F(JitDiskCache, TemporaryFilesOfTheDeadAreSwept) {
   DiskCache cache(place(), 10'000);
   cache.store(id_of("a"), code_of("a"));
-  const fs::path dead = folder_ / ".0123.4.5.6.tmp", alive = folder_ / ".0123.4.5.7.tmp", other = folder_ / "notes.txt";
+  const fs::path dead = folder_ / ".0123456789abcdef.4.5.6.tmp", alive = folder_ / ".0123456789abcdef.4.5.7.tmp",
+                 other = folder_ / "notes.txt";
   for (const fs::path& path : {dead, alive, other}) std::ofstream(path) << "half a ker";
   age(dead, 601);
   age(alive, 5);
   age(other, 10'000);
-  const CacheReport report = cache.collect([](const EntryLabel&) { return ""; }, true);
-  ASSERT_THAT(report.dropped, SizeIs(1));
-  EXPECT_EQ(report.dropped[0].file, dead.filename());
-  EXPECT_THAT(report.dropped[0].reason, HasSubstr("writer that was ended"));
+  const CacheReport report = cache.collect(keep_all(true));
+  EXPECT_THAT(report.dropped, IsEmpty()) << "no entry";
+  ASSERT_THAT(report.temporary, SizeIs(1));
+  EXPECT_EQ(report.temporary[0].file, dead.filename());
+  EXPECT_EQ(report.after.entries, report.before.entries);
+  EXPECT_EQ(report.after.bytes, report.before.bytes - 10);
+  EXPECT_THAT(report.temporary[0].reason, HasSubstr("writer that was ended"));
   EXPECT_TRUE(fs::exists(dead)) << "a dry run";
   cache.store(id_of("b"), code_of("b", 4'500));
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_TRUE(fs::exists(alive));
   EXPECT_TRUE(fs::exists(other));
+}
+
+// A folder that somebody names may hold anything.
+TEST_F(JitDiskCache, FilesOfOthersStay) {
+  DiskCache cache(place(), 10'000);
+  cache.store(id_of("a"), code_of("a"));
+  const std::string x16 = "0123456789abcdef";
+  for (const std::string& name :
+       {std::string(".tmp"), std::string("..tmp"), std::string(".mail.tmp"), "." + x16 + ".tmp", "." + x16 + ".1.2.tmp",
+        "." + x16 + ".1.2.3.4.tmp", "." + x16 + ".1..3.tmp", "." + x16 + ".1.2.x.tmp", "." + x16 + ".1.2.3tmp",
+        "." + x16 + ".1.2.-3.tmp", "." + x16 + "0.1.2.3.tmp", "." + x16.substr(0, 10) + "ABCDEF.1.2.3.tmp",
+        "." + x16.substr(0, 4) + ".1.2.3.tmp", x16 + ".1.2.3.tmp", std::string(64, 'g') + ".kernel",
+        std::string(63, 'a') + ".kernel"}) {
+    std::ofstream(folder_ / name) << "theirs";
+    age(folder_ / name, 10'000);
+  }
+  const size_t before = files().size();
+  (void)cache.collect(keep_all());
+  cache.store(id_of("b"), code_of("b", 4'500));  // looks at the folder
+  EXPECT_EQ(files().size(), before + 1);
+  EXPECT_EQ(cache.usage().entries, 2);
+}
+
+// The cause of a failure may be gone a moment later.
+TEST_F(JitDiskCache, AfterAFailureItIsTriedAgain) {
+  DiskCache patient(place(), kCacheBudget, std::chrono::hours(1)),
+      eager(place(), kCacheBudget, std::chrono::seconds(0));
+  rlimit was = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = was.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  patient.store(id_of("a"), code_of("a"));
+  eager.store(id_of("a"), code_of("a"));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+  EXPECT_FALSE(fs::exists(file_of("a")));
+  patient.store(id_of("a"), code_of("a"));
+  EXPECT_FALSE(fs::exists(file_of("a"))) << "not before its time";
+  eager.store(id_of("a"), code_of("a"));
+  EXPECT_TRUE(eager.load(id_of("a")).has_value());
+}
+
+TEST_F(JitDiskCache, AFolderInPlaceOfAnEntryIsThatEntrysProblem) {
+  DiskCache cache(place(), kCacheBudget, std::chrono::hours(1));
+  fs::create_directories(file_of("a") / "full");
+  ASSERT_EQ(chmod(folder_.c_str(), 0700), 0);
+  cache.store(id_of("a"), code_of("a"));
+  cache.store(id_of("b"), code_of("b"));
+  EXPECT_EQ(cache.load(id_of("a")), std::nullopt);
+  EXPECT_TRUE(cache.load(id_of("b")).has_value());
+  EXPECT_THAT(files(), SizeIs(2)) << "no temporary file is left";
+  EXPECT_THAT(said_.front(), HasSubstr("is a folder"));
+  const CacheReport report = cache.collect(keep_all());
+  EXPECT_THAT(report.dropped, IsEmpty());
+  ASSERT_THAT(report.stuck, SizeIs(1));
+  EXPECT_EQ(report.stuck[0].file, file_of("a").filename());
+  EXPECT_THAT(report.stuck[0].reason, HasSubstr("cannot be removed"));
+  EXPECT_EQ(report.after.entries, report.before.entries);
+}
+
+TEST_F(JitDiskCache, AnotherBuildsFormatIsItsOwnUnlessAskedFor) {
+  DiskCache cache(place());
+  cache.store(id_of("a"), code_of("a"));
+  std::ofstream(file_of("b")) << "hone-kernel 7\nwhatever";
+  EXPECT_THAT(cache.collect(keep_all()).dropped, IsEmpty());
+  CollectOptions all = keep_all();
+  all.other_formats = true;
+  const CacheReport report = cache.collect(all);
+  ASSERT_THAT(report.dropped, SizeIs(1));
+  EXPECT_THAT(report.dropped[0].reason, HasSubstr("hone-kernel 7"));
+  EXPECT_THAT(files(), SizeIs(1));
 }
 
 TEST_F(JitDiskCache, CollectSaysWhatAndWhy) {
@@ -330,7 +442,7 @@ TEST_F(JitDiskCache, CollectSaysWhatAndWhy) {
   ASSERT_EQ(chmod(file_of("foreign").c_str(), 0666), 0);
   DiskCache small(place(), 2'000);  // less than the two that are left
   const auto judge = [](const EntryLabel& label) { return label.kernel == "outdated" ? "made by llvm-0" : ""; };
-  const CacheReport dry = small.collect(judge, true);
+  const CacheReport dry = small.collect({.judge = judge, .dry_run = true});
   EXPECT_THAT(files(), SizeIs(5));
   std::map<std::string, std::string> reasons;
   for (const CacheDrop& drop : dry.dropped) reasons[drop.file] = drop.kernel + "|" + drop.reason;
@@ -339,13 +451,13 @@ TEST_F(JitDiskCache, CollectSaysWhatAndWhy) {
   EXPECT_THAT(reasons[id_of("damaged") + ".kernel"], HasSubstr("truncated"));
   EXPECT_THAT(reasons[id_of("foreign") + ".kernel"], HasSubstr("may be written by others"));
   EXPECT_EQ(reasons[id_of("outdated") + ".kernel"], "outdated|made by llvm-0");
-  const CacheReport report = small.collect(judge, false);
+  const CacheReport report = small.collect({.judge = judge});
   EXPECT_THAT(report.dropped, SizeIs(4));
   EXPECT_EQ(report.before.entries, 5);
   EXPECT_EQ(report.after.entries, 1);
   EXPECT_EQ(report.after.bytes, small.usage().bytes);
   EXPECT_TRUE(small.load(id_of("young")).has_value());
-  EXPECT_THAT(small.collect(judge, false).dropped, IsEmpty());
+  EXPECT_THAT(small.collect({.judge = judge}).dropped, IsEmpty());
 }
 
 // Writers of the same entries, readers, and one who cleans up, all at once: whatever is loaded is right, and nothing
@@ -356,7 +468,7 @@ TEST_F(JitDiskCache, ProcessesWriteReadAndCollectAtOnce) {
     DiskCache cache(place(), collects ? 8'000 : 30'000);
     for (int i = 0; i < kRounds * kKernels; ++i) {
       const std::string what = std::to_string(i * 7 % kKernels);
-      if (collects && i % kKernels == 0) (void)cache.collect([](const EntryLabel&) { return ""; }, false);
+      if (collects && i % kKernels == 0) (void)cache.collect(keep_all());
       if (const std::optional<CachedCode> got = cache.load(id_of(what)); got.has_value()) {
         if (got->object != code_of(what).object || got->label.kernel != what) _exit(1);
       } else {
@@ -377,7 +489,7 @@ TEST_F(JitDiskCache, ProcessesWriteReadAndCollectAtOnce) {
   }
   DiskCache cache(place());
   for (const std::string& name : files()) EXPECT_THAT(name, testing::EndsWith(".kernel"));
-  EXPECT_THAT(cache.collect([](const EntryLabel&) { return ""; }, true).dropped, IsEmpty()) << "all are whole";
+  EXPECT_THAT(cache.collect(keep_all(true)).dropped, IsEmpty()) << "all are whole";
 }
 
 TEST_F(JitDiskCache, ThreadsShareOneObject) {

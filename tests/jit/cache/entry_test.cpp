@@ -17,7 +17,8 @@ const CacheKey kKey = {.generator = "llvm",
                        .loop_ir = "kernel k {\n}\n"};
 
 CachedCode some_code() {
-  CachedCode code{.label = {"llvm", "llvm-19.1.7/1", "avx512", "k"}, .symbol = "k_llvm", .size = 7, .object = ""};
+  CachedCode code{
+      .label = {"llvm", "llvm-19.1.7/1", "avx512", kKey.lowering(), "k"}, .symbol = "k_llvm", .size = 7, .object = ""};
   for (int i = 0; i < 300; ++i) code.object += static_cast<char>(i);  // every byte, newlines and zeros too
   return code;
 }
@@ -29,14 +30,46 @@ TEST(JitCacheEntry, ReadsWhatWasWritten) {
   EXPECT_EQ(read->label.generator, "llvm");
   EXPECT_EQ(read->label.version, "llvm-19.1.7/1");
   EXPECT_EQ(read->label.isa, "avx512");
+  EXPECT_EQ(read->label.lowering, kKey.lowering());
   EXPECT_EQ(read->label.kernel, "k");
   EXPECT_EQ(read->symbol, "k_llvm");
   EXPECT_EQ(read->size, 7u);
   EXPECT_EQ(read->object, written.object);
 }
 
+// Whoever reads the code goes as far as the size says.
+TEST(JitCacheEntry, AFunctionLargerThanItsObjectIsRefused) {
+  CachedCode written = some_code();
+  for (const uint64_t size : {uint64_t{300}, uint64_t{301}, UINT64_MAX}) {
+    written.size = size;
+    EXPECT_EQ(decode_entry(encode_entry(kKey.id(), written), kKey.id()).ok(), size == 300) << size;
+  }
+}
+
+TEST(JitCacheEntry, AnotherFormatIsNoDamage) {
+  for (const char* format : {"hone-kernel 1", "hone-kernel 3", "hone-kernel 20"}) {
+    const Result<CachedCode> read = decode_entry(std::string(format) + "\nanything", kKey.id());
+    ASSERT_FALSE(read.ok());
+    EXPECT_EQ(read.status().code(), Code::kUnsupported) << format;
+    EXPECT_THAT(read.status().message(), HasSubstr(format));
+  }
+  for (const char* other : {"", "hone-kernel", "hone-kernel 2", "hone-kernel 1", "hone-kernels 3\n"})
+    EXPECT_EQ(decode_entry(other, kKey.id()).status().code(), Code::kDataLoss) << other;
+}
+
+TEST(JitCacheEntry, TheLoweringIsNamed) {
+  CacheKey other = kKey;
+  other.target += "x";
+  EXPECT_NE(other.lowering(), kKey.lowering());
+  EXPECT_EQ(kKey.lowering().size(), 16u);
+  other = kKey;
+  other.loop_ir = other.version = "";
+  EXPECT_EQ(other.lowering(), kKey.lowering()) << "which can be compared without the kernel";
+}
+
 TEST(JitCacheEntry, AnObjectMayBeEmpty) {
   CachedCode written = some_code();
+  written.size = 0;
   written.object.clear();
   const Result<CachedCode> read = decode_entry(encode_entry(kKey.id(), written), kKey.id());
   ASSERT_TRUE(read.ok()) << read.status().to_string();

@@ -1,17 +1,31 @@
 // LLVM behind the cache: what comes from the disk is what would have been compiled, and nothing else ever runs.
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "engine/base/log.h"
 #include "jit/cache/disk_cache.h"
+#include "jit/exec_memory.h"
+#include "jit/llvm/cached_object.h"
 #include "kernels/ir/text.h"
 #include "tests/jit/differential.h"
 #include "tests/jit/sample_kernels.h"
+
+// In front of the library's: the version that the headers have would pass here only if it were this one.
+extern "C" void LLVMGetVersion(unsigned* major, unsigned* minor, unsigned* patch);
+extern "C" void LLVMGetVersion(unsigned* major, unsigned* minor, unsigned* patch) {
+  *major = 98;
+  *minor = 76;
+  *patch = 54;
+}
 
 namespace hone::jit {
 namespace {
@@ -152,9 +166,128 @@ TEST_F(JitLlvmCache, AnObjectThatDoesNotLinkIsCompiledAgain) {
       wrong.object = "not an object";
     }
     disk_cache()->store(id, wrong);
+    answers_.clear();
     EXPECT_EQ(code(kernel()), right);
     EXPECT_EQ(code(kernel()), right);
+    EXPECT_THAT(answers_, ElementsAre("miss", "hit"));
   }
+}
+
+// Whoever reads code() goes as far as the size: what an entry says of it is compared with the object.
+TEST_F(JitLlvmCache, ASizeThatIsNotTheFunctionsIsCompiledAgain) {
+  const std::vector<std::byte> right = code(kernel());
+  const std::string id = entries().front().filename().string().substr(0, 64);
+  const std::optional<CachedCode> entry = disk_cache()->load(id);
+  ASSERT_TRUE(entry.has_value());
+  EXPECT_EQ(entry->size, right.size());
+  for (const uint64_t size : {uint64_t{0}, uint64_t{1}, entry->size - 1, entry->size + 1, entry->object.size()}) {
+    CachedCode wrong = *entry;
+    wrong.size = size;
+    disk_cache()->store(id, wrong);
+    answers_.clear();
+    EXPECT_EQ(code(kernel()), right) << size;
+    EXPECT_EQ(code(kernel()), right) << size;
+    EXPECT_THAT(answers_, ElementsAre("miss", "hit")) << size;
+  }
+}
+
+// Gives all relocations of an object a kind that there is not; their number.
+size_t break_relocations(std::string& object) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, object.data(), sizeof header);
+  size_t broken = 0;
+  for (size_t i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    std::memcpy(&section, object.data() + header.e_shoff + i * sizeof section, sizeof section);
+    if (section.sh_type != SHT_RELA) continue;
+    for (size_t at = section.sh_offset; at < section.sh_offset + section.sh_size; at += sizeof(Elf64_Rela), ++broken) {
+      Elf64_Rela relocation;
+      std::memcpy(&relocation, object.data() + at, sizeof relocation);
+      relocation.r_info = ELF64_R_INFO(ELF64_R_SYM(relocation.r_info), 0xfff);
+      std::memcpy(object.data() + at, &relocation, sizeof relocation);
+    }
+  }
+  return broken;
+}
+
+// An object with the right function that the linker refuses all the same: what is compiled then takes its place.
+TEST_F(JitLlvmCache, WhatIsCompiledAfterALinkErrorIsKept) {
+  size_t tried = 0;
+  for (const KernelCase& test : sample_kernels(isa_info(Isa::kAvx2).lanes_f32())) {
+    fs::remove_all(folder_);
+    const std::vector<std::byte> right = code(test.kernel);
+    ASSERT_EQ(entries().size(), 1u);
+    const std::string id = entries().front().filename().string().substr(0, 64);
+    CachedCode wrong = disk_cache()->load(id).value();
+    if (break_relocations(wrong.object) == 0) continue;
+    ++tried;
+    disk_cache()->store(id, wrong);
+    answers_.clear();
+    const size_t live = live_code_bytes();
+    EXPECT_EQ(code(test.kernel).size(), right.size()) << test.name;
+    EXPECT_EQ(code(test.kernel).size(), right.size()) << test.name;
+    EXPECT_THAT(answers_, ElementsAre("miss", "hit")) << test.name;
+    EXPECT_EQ(live_code_bytes(), live);
+  }
+  EXPECT_GT(tried, 0u) << "no kernel has a relocation";
+}
+
+// No room for more code is no fault of the entry.
+TEST_F(JitLlvmCache, AnEntryOutlivesALackOfRoom) {
+  code(kernel());
+  limit_code_for_testing(1);
+  EXPECT_EQ(llvm().compile(kernel(), Isa::kAvx2, {}).status().code(), Code::kResourceExhausted);
+  limit_code_for_testing(0);
+  code(kernel());
+  EXPECT_THAT(answers_, ElementsAre("miss", "hit"));
+}
+
+TEST_F(JitLlvmCache, AnEntryNamesTheLoweringThatMadeIt) {
+  for (const char* generator : {"llvm", "llvm-O2"}) {
+    fs::remove_all(folder_);
+    code(kernel(), *find_code_generator(generator).value());
+    ASSERT_EQ(entries().size(), 1u);
+    const std::optional<CachedCode> entry = disk_cache()->load(entries().front().filename().string().substr(0, 64));
+    ASSERT_TRUE(entry.has_value());
+    EXPECT_EQ(entry->label.lowering, current_lowering(generator, "avx2"));
+    EXPECT_NE(entry->label.lowering, current_lowering(generator, "avx512"));
+  }
+  EXPECT_EQ(current_lowering("asmjit", "avx2"), "");
+  EXPECT_EQ(current_lowering("llvm", "mmx"), "");
+}
+
+// Every file of ours that the lowering includes, and its .cpp, decides code and so is in the digest.
+TEST_F(JitLlvmCache, TheDigestHasAllSourcesOfTheLowering) {
+  std::set<std::string> digest;
+  std::stringstream list(HONE_LOWERING_SOURCES);
+  for (std::string file; std::getline(list, file, ':');)
+    digest.insert(fs::path(file).lexically_normal().lexically_relative(HONE_SOURCES).string());
+  // What carries errors, logs and dumps, and the interface of generators, decides nothing.
+  const std::set<std::string> harmless = {"engine/base/status.h", "engine/base/log.h", "engine/base/random.h",
+                                          "jit/dump.h",           "jit/exec_memory.h", "jit/codegen.h"};
+  std::vector<std::string> rest;
+  for (const std::string& file : digest)
+    if (file.starts_with("jit/llvm/") && file.find("orc_") == file.npos && file.find("cached_") == file.npos)
+      rest.push_back(file);
+  ASSERT_GE(rest.size(), 10u);
+  for (std::set<std::string> seen; !rest.empty();) {
+    const std::string file = rest.back();
+    rest.pop_back();
+    if (!seen.insert(file).second || harmless.contains(file)) continue;
+    EXPECT_TRUE(digest.contains(file)) << file << " is not in the digest of jit/llvm/CMakeLists.txt";
+    std::ifstream in(fs::path(HONE_SOURCES) / file);
+    for (std::string line; std::getline(in, line);) {
+      if (!line.starts_with("#include \"")) continue;
+      const std::string header = line.substr(10, line.find('"', 10) - 10);
+      if (fs::exists(fs::path(HONE_SOURCES) / header)) rest.push_back(header);
+      const std::string source = fs::path(header).replace_extension(".cpp").string();
+      if (fs::exists(fs::path(HONE_SOURCES) / source) && !harmless.contains(header)) rest.push_back(source);
+    }
+  }
+}
+
+TEST_F(JitLlvmCache, TheVersionIsThatOfTheLoadedLibrary) {
+  EXPECT_THAT(llvm().version(), testing::StartsWith("llvm-98.76.54/"));
 }
 
 TEST_F(JitLlvmCache, ADumpShowsWhatIsInTheCacheToo) {
