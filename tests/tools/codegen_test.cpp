@@ -266,6 +266,9 @@ TEST_F(HoneCodegen, AListHasADistribution) {
     EXPECT_LE(row["geomean"], row["max"]);
     EXPECT_GE(row["geomean"], row["min"]);
   }
+  const Outcome rows = hone({"codegen", "--shapes", path, "-o", "jsonl", "--seconds", "0.02", "-r", "3"});
+  EXPECT_EQ(std::count(rows.out.begin(), rows.out.end(), '\n'), 3);
+  EXPECT_THAT(rows.err, HasSubstr("geomean"));
   const Outcome md = hone({"codegen", "--shapes", path, "--seconds", "0.02", "-r", "3"});
   EXPECT_EQ(md.code, 0) << md.err;
   EXPECT_THAT(md.out, HasSubstr("geomean"));

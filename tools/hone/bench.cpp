@@ -306,8 +306,7 @@ void write(Results& results, Format format) {
   const Table summary = results.summary.table();
   write_results(render(table, format, &summary));
   if (has_place_for_summary(format)) return;
-  for (const std::string& line : CLI::detail::split(render(summary, Format::kMd), '\n'))
-    if (!line.empty()) note(line);
+  note_lines(render(summary, Format::kMd));
 }
 
 int run_bench(const BenchArgs& args) {

@@ -164,6 +164,11 @@ Status typed(const Status& status) { return status.ok() ? status : invalid_argum
 // Messages name what files and databases hold, and a terminal obeys control characters.
 void note(const std::string& message) { write_message(fmt::format("hone: {}\n", printable(message))); }
 
+void note_lines(const std::string& text) {
+  for (const std::string& line : split(text, '\n'))
+    if (!line.empty()) note(line);
+}
+
 void write_message(std::string_view text) {
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
   (void)std::fflush(stderr);

@@ -54,6 +54,8 @@ int fail_usage(const CLI::App& app, const std::string& why);
 Status typed(const Status& status);
 // A message for people, on stderr.
 void note(const std::string& message);
+// The same, line by line.
+void note_lines(const std::string& text);
 // To stderr as it is. Not fmt::print, which throws when stderr is full: there is nobody left to tell.
 void write_message(std::string_view text);
 // The machine that this command runs code on. Says so when HONE_CPU describes another one, and what

@@ -165,32 +165,33 @@ struct Results {
   std::vector<std::pair<std::string, std::string>> failed;  // problem, why
 };
 
+void write_json(const Results& r, const Table& summary, bool line_each) {
+  Json all = Json::array();
+  for (const Study& study : r.studies) all.push_back(study_json(study));
+  for (const auto& [problem, why] : r.failed) all.push_back(failed_json(problem, why));
+  if (line_each) {
+    for (const Json& line : all) print("{}\n", dump(line));
+    return;
+  }
+  Json lines = Json::array();
+  for (const auto& row : summary.rows) lines.push_back(row_to_json(summary, row));
+  print("{}\n", dump(Json({{"codegen", all}, {summary.name, lines}}), 2));
+}
+
+// The distribution goes with the rows, where the format has a place for a second table; else to stderr.
 void write(const Results& r, const Setup& s) {
   const Table summary = distribution_table(r.studies);
-  switch (s.format) {
-    case Format::kJson:
-    case Format::kJsonl: {
-      Json all = Json::array();
-      for (const Study& study : r.studies) all.push_back(study_json(study));
-      for (const auto& [problem, why] : r.failed) all.push_back(failed_json(problem, why));
-      if (s.format == Format::kJsonl) {
-        for (const Json& line : all) print("{}\n", dump(line));
-        return;
-      }
-      Json lines = Json::array();
-      for (const auto& row : summary.rows) lines.push_back(row_to_json(summary, row));
-      return print("{}\n", dump(Json({{"codegen", all}, {summary.name, lines}}), 2));
-    }
-    case Format::kMd:
-      if (!s.is_list) {
-        for (const Study& study : r.studies) print("{}\n", study_text(study));
-        if (r.studies.size() < 2) return;
-      }
-      if (s.is_list) print("{}\n", render(overview_table(r.studies), Format::kMd));
-      return write_results(render(summary, Format::kMd));
-    default:
-      return write_results(render(codegen_table(r.studies), s.format));
+  if (s.format == Format::kJson || s.format == Format::kJsonl) {
+    write_json(r, summary, s.format == Format::kJsonl);
+  } else if (s.format != Format::kMd) {
+    write_results(render(codegen_table(r.studies), s.format, &summary));
+  } else if (s.is_list) {
+    print("{}\n{}", render(overview_table(r.studies), Format::kMd), render(summary, Format::kMd));
+  } else {
+    for (const Study& study : r.studies) print("{}\n", study_text(study));
+    if (r.studies.size() > 1) write_results(render(summary, Format::kMd));
   }
+  if (!has_place_for_summary(s.format) && r.studies.size() > 1) note_lines(render(summary, Format::kMd));
 }
 
 void progress(const Study& study, const Setup& s, size_t number) {
