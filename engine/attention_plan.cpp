@@ -123,8 +123,8 @@ Result<std::unique_ptr<AttentionReady>> make_ready(Engine::State& state, const A
   auto ready = std::make_unique<AttentionReady>();
   ready->problem = problem;
   ready->node = attention::to_string(problem);
-  HONE_ASSIGN_OR_RETURN(ready->plan,
-                        plan::resolve_for<attention::Op>(problem, state.target, state.decisions, constraints));
+  HONE_ASSIGN_OR_RETURN(ready->plan, plan::resolve_for<attention::Op>(problem, state.target, state.decisions,
+                                                                      constraints, *state.packages()));
   HONE_ASSIGN_OR_RETURN(ready->kernels, compile_plan<attention::Op>(state, problem, constraints, ready->plan));
   if (ready->kernels.empty()) HONE_RETURN_IF_ERROR(use_fallback(problem, constraints.numerics, *ready));
   ready->workspaces = &state.workspaces;
@@ -148,8 +148,9 @@ KeyLayout choose_key_layout(const Engine::State& state, const AttentionSpec& spe
     AttentionProblem problem = form->problem;
     problem.q = spec.expected.front().q;
     problem.kv = spec.expected.front().kv;
-    const auto plan =
-        plan::resolve_for<attention::Op>(problem, state.target, state.decisions, {.numerics = spec.numerics});
+    const auto plan = plan::resolve_for<attention::Op>(problem, state.target, state.decisions,
+                                                       {.numerics = spec.numerics}, *state.packages());
+    if (plan.ok() && plan->reason == plan::Reason::kPackage && plan->from->difference.empty()) return 0.0;
     const bool exact = plan.ok() && plan->reason == plan::Reason::kExact;
     return exact ? plan->from->ns : std::numeric_limits<double>::infinity();
   };

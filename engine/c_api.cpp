@@ -39,7 +39,8 @@ hone_plan* make_plan(PlanInfo info) {
                 .from_difference = p.from ? p.from->difference.c_str() : nullptr,
                 .threads = p.threads,
                 .rejected_length = p.rejected.size(),
-                .schedule = p.schedule.c_str()};
+                .schedule = p.schedule.c_str(),
+                .package = p.from && !p.from->package.empty() ? p.from->package.c_str() : nullptr};
   return made.release();
 }
 
@@ -166,6 +167,14 @@ hone_status hone_engine_create(const hone_engine_options* options, hone_engine**
     hone::EngineInfo info = made->info();
     *engine = new hone_engine{*std::move(made), std::move(info)};
     return {};
+  });
+}
+
+hone_status hone_engine_load_package(hone_engine* engine, const char* path) {
+  return call([&]() -> Status {
+    if (engine == nullptr) return null_argument("engine");
+    if (path == nullptr) return null_argument("path");
+    return engine->engine.load_package(path);
   });
 }
 

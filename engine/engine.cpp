@@ -23,7 +23,9 @@ Result<int> choose_threads(int asked, const Machine& machine) {
   return asked > 0 ? asked : threads_in_force(machine).threads;
 }
 
+// "package" is none of the list: packages are loaded later, into a generator of the engine's own.
 Result<std::vector<jit::CodeGenerator*>> choose_generators(const std::string& asked) {
+  if (asked == jit::kPackageCodegen) return std::vector<jit::CodeGenerator*>();
   if (asked.empty()) return jit::compiling_generators();
   HONE_ASSIGN_OR_RETURN(jit::CodeGenerator* const only, jit::find_code_generator(asked));
   return std::vector<jit::CodeGenerator*>{only};
@@ -91,6 +93,7 @@ Result<Engine> create_engine(const EngineOptions& options) {
   state->target = plan::make_target(machine, policy, state->generators);
   state->info.threads = policy.schedule.threads;
   state->info.machine = state->target.key;
+  state->host = {.arch = std::string(jit::process_arch()), .features = machine.features};
   for (const plan::CodegenLabel& c : state->target.codegens) state->info.codegens.push_back(c.name);
   set_schedule(policy, *state);
   return Engine(std::move(state));
@@ -98,7 +101,7 @@ Result<Engine> create_engine(const EngineOptions& options) {
 
 }  // namespace
 
-std::vector<jit::CodeGenerator*> Engine::State::generators_for(Isa isa, std::string_view first) const {
+std::vector<jit::CodeGenerator*> Engine::State::generators_for(Isa isa, std::string_view first) {
   std::vector<jit::CodeGenerator*> usable;
   for (const plan::CodegenLabel& label : target.codegens) {
     if (std::find(label.isas.begin(), label.isas.end(), isa) == label.isas.end()) continue;
@@ -106,7 +109,39 @@ std::vector<jit::CodeGenerator*> Engine::State::generators_for(Isa isa, std::str
       if (g->name() == label.name) usable.push_back(g);
   }
   std::stable_partition(usable.begin(), usable.end(), [&](jit::CodeGenerator* g) { return g->name() == first; });
+  if (first == jit::kPackageCodegen) usable.insert(usable.begin(), &package_generator_);
   return usable;
+}
+
+// All ops of the package or none: each is proven and its code loaded before the first counts.
+Status Engine::State::load_package(const std::string& path) {
+  HONE_ASSIGN_OR_RETURN(const std::shared_ptr<const jit::Package> package, jit::Package::open(path));
+  std::vector<plan::PackagedOp> admitted;
+  for (const jit::PackageOp& op : package->manifest().ops) {
+    HONE_ASSIGN_OR_RETURN(plan::PackagedOp one, plan::admit(*package, op, host));
+    HONE_RETURN_IF_ERROR(package_generator_.add(*package, op.variants[one.variant], host));
+    admitted.push_back(std::move(one));
+  }
+  HONE_LOG_EVENT(LogTopic::kJit, "package",
+                 {{"path", path}, {"ops", admitted.size()}, {"engine", package->manifest().engine}});
+  const std::lock_guard lock(loading_);
+  auto extended = std::make_shared<plan::Packages>(*packages_);
+  for (plan::PackagedOp& op : admitted) extended->add(std::move(op));
+  packages_ = std::move(extended);
+  package_paths_.push_back(path);
+  return {};
+}
+
+std::shared_ptr<const plan::Packages> Engine::State::packages() const {
+  const std::lock_guard lock(loading_);
+  return packages_;
+}
+
+EngineInfo Engine::State::current_info() const {
+  EngineInfo current = info;
+  const std::lock_guard lock(loading_);
+  current.packages = package_paths_;
+  return current;
 }
 
 Result<Engine> Engine::create(const EngineOptions& options) {
@@ -121,6 +156,10 @@ Result<Matmul> Engine::prepare(const MatmulSpec& spec) const {
   return guarded([&] { return Matmul::Impl::create(state_, spec, nullptr, /*constant=*/false); });
 }
 
-EngineInfo Engine::info() const { return state_->info; }
+Status Engine::load_package(const std::string& path) {
+  return guarded([&] { return state_->load_package(path); });
+}
+
+EngineInfo Engine::info() const { return state_->current_info(); }
 
 }  // namespace hone

@@ -98,8 +98,9 @@ Status Matmul::Impl::pack(const MatmulSpec& spec, const float* weights) {
   problem_.sb = source.sb == 0 ? 0 : -1;
   matmul::MatmulProblem first = problem_;
   first.m = std::max<int64_t>(1, spec.expected_m.empty() ? 1 : spec.expected_m.front());
-  HONE_ASSIGN_OR_RETURN(const plan::PlanOf<matmul::TransformProgram> plan,
-                        plan::resolve_for<matmul::Op>(first, state_->target, state_->decisions));
+  HONE_ASSIGN_OR_RETURN(
+      const plan::PlanOf<matmul::TransformProgram> plan,
+      plan::resolve_for<matmul::Op>(first, state_->target, state_->decisions, {}, *state_->packages()));
   constraints_.panel = plan.program.panel;
   HONE_ASSIGN_OR_RETURN(weights_, pack_weights(*state_, source, weights, constraints_.panel, plan.program.isa));
   return {};

@@ -62,7 +62,8 @@ PlanInfo describe_plan(std::string problem, const Plan& plan, const runtime::Sch
                                .engine = plan.from->engine,
                                .codegen = plan.from->codegen,
                                .ns = plan.from->ns,
-                               .difference = plan.from->difference};
+                               .difference = plan.from->difference,
+                               .package = plan.from->package};
   }
   for (const plan::Rejection& r : plan.rejected) info.rejected.push_back({r.program, r.why});
   return info;

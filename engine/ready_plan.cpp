@@ -59,8 +59,8 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
   auto ready = std::make_unique<ReadyPlan>();
   ready->problem = problem;
   ready->node = matmul::to_string(problem);
-  HONE_ASSIGN_OR_RETURN(ready->plan,
-                        plan::resolve_for<matmul::Op>(problem, state.target, state.decisions, constraints));
+  HONE_ASSIGN_OR_RETURN(ready->plan, plan::resolve_for<matmul::Op>(problem, state.target, state.decisions, constraints,
+                                                                   *state.packages()));
   if (problem.n == 0) {
     ready->plan.codegen = "none";
   } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,15 @@
 #include "engine/plan/resolver.h"
 #include "engine/schedules_internal.h"
 #include "hone/engine.hpp"
+#include "jit/aot/package_generator.h"
 #include "jit/launch.h"
 
 namespace hone {
 
 class Engine::State {
  public:
-  EngineInfo info;
+  EngineInfo info;  // but for its packages
+  jit::PackageHost host;
   plan::Target target;
   plan::Decisions decisions;
   std::vector<jit::CodeGenerator*> generators;  // that may be used, preferred first
@@ -25,8 +28,19 @@ class Engine::State {
   jit::WorkspacePool partials;    // what kernels of one program hand on to the next, for each call
   Schedules schedules;
 
-  // The generators that emit `isa` here, `first` before the others.
-  std::vector<jit::CodeGenerator*> generators_for(Isa isa, std::string_view first) const;
+  // The generators that emit `isa` here, `first` before the others; that of packages only when it is `first`.
+  std::vector<jit::CodeGenerator*> generators_for(Isa isa, std::string_view first);
+
+  // Packages come while others prepare: who resolves gets what there is now, which then does not change.
+  Status load_package(const std::string& path);
+  std::shared_ptr<const plan::Packages> packages() const;
+  EngineInfo current_info() const;
+
+ private:
+  mutable std::mutex loading_;  // of the two below
+  std::shared_ptr<const plan::Packages> packages_ = std::make_shared<plan::Packages>();
+  std::vector<std::string> package_paths_;
+  jit::PackageGenerator package_generator_;
 };
 
 }  // namespace hone

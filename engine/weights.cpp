@@ -6,6 +6,7 @@
 
 #include "engine/base/log.h"
 #include "jit/launch.h"
+#include "kernels/matmul/fallback.h"
 #include "kernels/matmul/program.h"
 
 namespace hone {
@@ -22,17 +23,7 @@ struct PlainPack {
 
   static void run(void* context, int64_t begin, int64_t end) {
     const auto& c = *static_cast<const PlainPack*>(context);
-    const bool nt = c.source.b == matmul::BLayout::kNt;
-    const int64_t n = c.source.n, k = c.source.k, ldb = c.source.row_stride_b();
-    for (int64_t q = begin; q < end; ++q) {
-      float* panel = c.dst + q * k * c.width;
-      for (int64_t p = 0; p < k; ++p) {
-        for (int64_t j = 0; j < c.width; ++j) {
-          const int64_t col = q * c.width + j;
-          panel[p * c.width + j] = col >= n ? 0.0f : c.src[nt ? col * ldb + p : p * ldb + col];
-        }
-      }
-    }
+    matmul::fallback_pack_b(c.source, c.src, c.dst, c.width, begin, end);
   }
 };
 

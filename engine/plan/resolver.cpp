@@ -1,5 +1,5 @@
-// Ranks the decisions of the problem's family, takes the first that can be used here, and notes why the others before
-// it could not.
+// Ranks the decisions of the problem's family, and what packages have of it, takes the first that can be used here, and
+// notes why the others before it could not.
 #include "engine/plan/resolver.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 
 #include "engine/base/math.h"
 #include "engine/base/version.h"
+#include "jit/aot/package_generator.h"
 #include "kernels/op/region.h"
 
 namespace hone::plan {
@@ -50,17 +51,74 @@ class Resolution {
     if (constraints.threads > 0) threads_ = std::min(threads_, constraints.threads);
   }
 
-  Result<Plan> run(const Decisions& decisions) {
-    for (const Ranked& candidate : rank(decisions)) {
-      if (std::optional<Plan> plan = try_decision(candidate)) {
-        plan->rejected = std::move(rejected_);
-        return *std::move(plan);
-      }
-    }
-    return default_plan();
+  Result<Plan> run(const Decisions& decisions, const Packages& packages) {
+    std::optional<Plan> plan = choose(decisions, packages);
+    if (!plan) return default_plan();
+    plan->rejected = std::move(rejected_);
+    return *std::move(plan);
   }
 
  private:
+  std::optional<Plan> choose(const Decisions& decisions, const Packages& packages) {
+    const std::vector<Ranked> ranked = rank(decisions);
+    const auto near =
+        std::find_if(ranked.begin(), ranked.end(), [](const Ranked& r) { return r.reason != Reason::kExact; });
+    if (std::optional<Plan> plan = try_packages(packages, /*same_sizes=*/true)) return plan;
+    for (auto at = ranked.begin(); at != near; ++at)
+      if (std::optional<Plan> plan = try_decision(*at)) return plan;
+    if (std::optional<Plan> plan = try_packages(packages, /*same_sizes=*/false)) return plan;
+    for (auto at = near; at != ranked.end(); ++at)
+      if (std::optional<Plan> plan = try_decision(*at)) return plan;
+    return std::nullopt;
+  }
+
+  // The nearest first, of equally near ones the newest.
+  std::optional<Plan> try_packages(const Packages& packages, bool same_sizes) {
+    std::vector<std::pair<double, const PackagedOp*>> ranked;
+    for (const PackagedOp& op : packages.of_family(op::family(problem_))) {
+      const double distance = op::distance(problem_, op.problem);
+      if ((distance == 0) == same_sizes) ranked.emplace_back(distance, &op);
+    }
+    std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [distance, op] : ranked)
+      if (std::optional<Plan> plan = try_package(*op, distance)) return plan;
+    return std::nullopt;
+  }
+
+  // Its code is for one LoopIR, so nothing is adapted: the program fits as it is, or not at all.
+  std::optional<Plan> try_package(const PackagedOp& op, double distance) {
+    auto reject = [&](std::string why) {
+      rejected_.push_back({op::to_string(op.program), fmt::format("package {}: {}", op.package, std::move(why))});
+      return std::nullopt;
+    };
+    const std::string packaged = op::sizes_text(op.problem), asked = op::sizes_text(problem_);
+    if (distance > kMaxDistance && !target_.codegens.empty())
+      return reject(fmt::format("made for {}, too far from {}", packaged, asked));
+    const std::string numerics = op::numerics(op.program);
+    if (!op::numerics_allowed(problem_, constraints_.numerics, numerics))
+      return reject(fmt::format("numerics class '{}' was not asked for", numerics));
+    if (const Status s = op::legal(problem_, op.program); !s.ok()) return reject(s.message());
+    if (const Status s = op::panel_fits(problem_, op.program, constraints_.panel); !s.ok()) return reject(s.message());
+    if (distance > 0 && !is_lowering_of(problem_, op.program, op.loop_ir))
+      return reject(fmt::format("made for {}, its code does not fit {}", packaged, asked));
+    Plan plan;
+    plan.program = op.program;
+    plan.codegen = jit::kPackageCodegen;
+    plan.threads = op.threads > 0 ? std::min(op.threads, threads_)
+                                  : op::default_threads(op::region_work(problem_), threads_, target_.min_work);
+    plan.numerics = numerics;
+    plan.reason = Reason::kPackage;
+    plan.from = Origin{.problem = op::to_string(op.problem),
+                       .m = op::rows(op.problem),
+                       .machine = {},
+                       .engine = op.engine,
+                       .codegen = op.codegen,
+                       .codegen_version = {},
+                       .difference = packaged == asked ? "" : fmt::format("made for {}, asked for {}", packaged, asked),
+                       .package = op.package};
+    return plan;
+  }
+
   // Among decisions about this very problem the newest of each (code generator, thread count, numerics class) counts,
   // and of those the fastest: a run that was asked for one thread must not hide what another found with two, nor one
   // across all classes what another found within the one that is allowed here.
@@ -174,7 +232,8 @@ class Resolution {
                 .codegen = d.decision.winner.codegen,
                 .codegen_version = d.decision.winner.codegen_version,
                 .ns = d.decision.ns,
-                .difference = {}};
+                .difference = {},
+                .package = {}};
     auto add = [&](const std::string& what) {
       if (!what.empty()) from.difference += (from.difference.empty() ? "" : "; ") + what;
     };
@@ -242,6 +301,8 @@ std::string_view reason_name(Reason reason) {
       return "near_shape";
     case Reason::kNearMachine:
       return "near_machine";
+    case Reason::kPackage:
+      return "package";
     case Reason::kDefault:
       return "default";
   }
@@ -292,7 +353,7 @@ std::span<const Decisions::Known> Decisions::of_family(const std::string& family
 }
 
 Result<Plan> resolve(const op::Problem& problem, const Target& target, const Decisions& decisions,
-                     const Constraints& constraints) {
+                     const Constraints& constraints, const Packages& packages) {
   HONE_RETURN_IF_ERROR(op::validate(problem));
   HONE_RETURN_IF_ERROR(op::check_numerics(problem, constraints.numerics));
   if (!constraints.codegen.empty() && find_codegen(target, constraints.codegen) == nullptr) {
@@ -301,7 +362,7 @@ Result<Plan> resolve(const op::Problem& problem, const Target& target, const Dec
     return not_found(fmt::format("code generator '{}' cannot be used here; usable: {}", constraints.codegen,
                                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
-  return Resolution(problem, target, constraints).run(decisions);
+  return Resolution(problem, target, constraints).run(decisions, packages);
 }
 
 Status needs_code(const op::Problem& problem, std::string_view wanted, std::span<const Rejection> rejected) {

@@ -5,6 +5,9 @@
 //   near_shape    so was a problem of the same family (all but its op::sizes equal), at the nearest sizes
 //   near_machine  a problem of the family was tuned under another key, on another kind of machine, by another build or
 //                 code generator, or with more threads than there are here
+//   package       a package has it (packages.h). One of these very sizes comes before everything: who deploys a package
+//                 means it. One of other sizes comes behind `exact` and before what is near, or, where there is no code
+//                 generator, however far away it is
 //   default       nothing usable was measured: op::default_program
 //
 // A plan that comes out is legal here, whatever the database says: every decision is parsed, adapted and checked again,
@@ -21,6 +24,7 @@
 
 #include "db/store.h"
 #include "engine/base/machine_kind.h"
+#include "engine/plan/packages.h"
 #include "jit/codegen.h"
 #include "kernels/op/op.h"
 
@@ -84,10 +88,10 @@ struct Constraints {
   std::string numerics;  // classes that may be chosen, see op::check_numerics; "": the op's default
 };
 
-enum class Reason { kExact, kNearShape, kNearMachine, kDefault };
-std::string_view reason_name(Reason reason);  // "exact", "near_shape", "near_machine", "default"
+enum class Reason { kExact, kNearShape, kNearMachine, kPackage, kDefault };
+std::string_view reason_name(Reason reason);  // "exact", "near_shape", "near_machine", "package", "default"
 
-// The decision that a plan comes from.
+// The decision, or the op of a package, that a plan comes from.
 struct Origin {
   int64_t decision = 0;
   std::string problem;
@@ -96,6 +100,7 @@ struct Origin {
   std::string engine, codegen, codegen_version;
   double ns = 0;           // as measured there
   std::string difference;  // what is not as it was measured ("" when exact): "m=128, asked for m=100; panel 32 -> 16"
+  std::string package;     // its path; then there is no decision, machine or time
 };
 
 struct Rejection {
@@ -123,7 +128,7 @@ using Plan = PlanOf<op::Program>;
 // precompiled kernel, kFallbackCodegen. Error: what validate(problem) and check_numerics say; not_found for a code
 // generator in `constraints` that the target lacks; needs_code() where that kernel has no class that is allowed.
 Result<Plan> resolve(const op::Problem& problem, const Target& target, const Decisions& decisions,
-                     const Constraints& constraints = {});
+                     const Constraints& constraints = {}, const Packages& packages = {});
 
 // unsupported: no code can be had, for the last reason of `rejected`, and the op's precompiled kernel (see
 // op::precompiled_class) has no class that `wanted` allows.
@@ -132,8 +137,9 @@ Status needs_code(const op::Problem& problem, std::string_view wanted, std::span
 // The same for who has an op's own problem in hand.
 template <typename Op>
 Result<PlanOf<typename Op::Program>> resolve_for(const typename Op::Problem& problem, const Target& target,
-                                                 const Decisions& decisions, const Constraints& constraints = {}) {
-  HONE_ASSIGN_OR_RETURN(Plan plan, resolve(op::Problem(problem), target, decisions, constraints));
+                                                 const Decisions& decisions, const Constraints& constraints = {},
+                                                 const Packages& packages = {}) {
+  HONE_ASSIGN_OR_RETURN(Plan plan, resolve(op::Problem(problem), target, decisions, constraints, packages));
   return PlanOf<typename Op::Program>{static_cast<PlanFacts&&>(plan), std::get<typename Op::Program>(plan.program)};
 }
 

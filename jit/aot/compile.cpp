@@ -6,7 +6,6 @@
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
 #endif
 #include <fmt/format.h>
@@ -77,8 +76,7 @@ Result<AotTarget> aot_target(const std::string& mcpu, const FeatureSet& host, co
     if (wanted != nullptr ? *isa != *wanted : ours && isa_info(*isa).arch != host_arch()) continue;
     const bool can = mcpu == "native" ? host.contains(isa_info(*isa).required) : has(*isa, mcpu);
     if (!can) continue;
-    AotTarget target{.isa = *isa, .mcpu = mcpu, .tune = is_generic(mcpu) ? "" : mcpu};
-    if (mcpu == "native") target.mcpu = llvm::sys::getHostCPUName().str();
+    AotTarget target{.isa = *isa, .mcpu = mcpu == "native" ? "" : mcpu, .tune = is_generic(mcpu) ? "" : mcpu};
     return target;
   }
   if (!known) return unknown_cpu(mcpu);

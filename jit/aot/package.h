@@ -10,7 +10,7 @@
 //   object      elf_object.h: loading it runs nothing; each symbol is a function of it
 //   LoopIR      parsed and verified, so that task bounds and workspace are those of a proven kernel
 // What is not checked here is what op the LoopIR is of: whoever binds arguments compares it with what they lower
-// (aot/lookup.h does).
+// (engine/plan/packages.h does).
 //
 // Depends on engine/base (status, guarded, isa, sha256), kernels/ir and nlohmann-json alone.
 #pragma once

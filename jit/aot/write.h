@@ -17,12 +17,13 @@ namespace hone::jit {
 // A CPU to compile for.
 struct AotTarget {
   Isa isa = Isa::kAvx2;
-  std::string mcpu;  // as the manifest records it
+  std::string mcpu;  // as the manifest records it; "": any that has the ISA
   std::string tune;  // whose machine model schedules the code; "": ours for the ISA
   bool operator==(const AotTarget&) const = default;
 };
 // What LLVM knows as `mcpu`: the strongest instruction set whose features that CPU has, or `wanted` if it has those.
-// "native" is this machine (`host`: its features); a level of x86-64 and "generic" have no machine model of their own.
+// "native" is any CPU that has what this machine has (`host`: its features), as code that is compiled to be run at once
+// is; levels ("x86-64-v4") and "generic" have no machine model of their own either.
 // Error: invalid_argument naming CPUs there are, or the features that one lacks; unsupported in a build without LLVM.
 Result<AotTarget> aot_target(const std::string& mcpu, const FeatureSet& host, const Isa* wanted = nullptr);
 

@@ -162,4 +162,19 @@ void fallback_matmul(const MatmulProblem& p, const MatmulOperands& o, const Pack
   }
 }
 
+void fallback_pack_b(const MatmulProblem& source, const float* b, float* panels, int64_t width, int64_t panel_begin,
+                     int64_t panel_end) {
+  const bool nt = source.b == BLayout::kNt;
+  const int64_t n = source.n, k = source.k, ldb = source.row_stride_b();
+  for (int64_t q = panel_begin; q < panel_end; ++q) {
+    float* const panel = panels + q * k * width;
+    for (int64_t p = 0; p < k; ++p) {
+      for (int64_t j = 0; j < width; ++j) {
+        const int64_t col = q * width + j;
+        panel[p * width + j] = col >= n ? 0.0f : b[nt ? col * ldb + p : p * ldb + col];
+      }
+    }
+  }
+}
+
 }  // namespace hone::matmul

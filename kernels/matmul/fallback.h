@@ -1,4 +1,4 @@
-// The precompiled matmul: what runs when executable memory is refused, or when no code generator can target this CPU.
+// The precompiled matmul, and the packing of its weights: what runs when executable memory is refused, or when no code generator can target this CPU.
 //
 // Plain C++, any shape, the bits of class `ordered`. Vectorised by the compiler over columns for AVX2 and FMA; on older
 // CPUs std::fma is a library call, which is slow but gives the same bits.
@@ -28,5 +28,10 @@ void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operand
 
 // All of it, on the calling thread.
 void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operands, const PackedB& packed = {});
+
+// Packs panels [panel_begin, panel_end) of one batch item of B, given as nn or nt rows (`source.b`), into panels of
+// `width`; `panels` is where panel 0 lies. Writes every element, columns beyond n as zeros.
+void fallback_pack_b(const MatmulProblem& source, const float* b, float* panels, int64_t width, int64_t panel_begin,
+                     int64_t panel_end);
 
 }  // namespace hone::matmul

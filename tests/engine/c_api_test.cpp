@@ -54,7 +54,8 @@ TEST_F(EngineCApi, LayoutsAreThoseOfTheSoversion) {
   EXPECT_EQ(sizeof(hone_matmul_call), 56u);
   EXPECT_EQ(offsetof(hone_plan_info, rejected_length), 64u);
   EXPECT_EQ(offsetof(hone_plan_info, schedule), 72u);
-  EXPECT_EQ(sizeof(hone_plan_info), 80u);
+  EXPECT_EQ(offsetof(hone_plan_info, package), 80u);
+  EXPECT_EQ(sizeof(hone_plan_info), 88u);
 }
 
 TEST_F(EngineCApi, RunsWithTheBitsOfTheReference) {

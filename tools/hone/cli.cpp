@@ -20,7 +20,6 @@
 #include "engine/base/env.h"
 #include "jit/codegen.h"
 #include "kernels/text/problem_text.h"
-#include "tools/hone/table.h"
 
 namespace hone::cli {
 namespace {
@@ -160,6 +159,18 @@ int fail_usage(const CLI::App& app, const std::string& why) {
 }
 
 Status typed(const Status& status) { return status.ok() ? status : invalid_argument(status.message()); }
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+    // U+0080 to U+009F are control characters too: one of them begins an escape sequence as ESC [ does.
+    const bool control = c < ' ' || c == 0x7f || (c == 0xc2 && next >= 0x80 && next < 0xa0);
+    out += control ? fmt::format("\\x{:02x}", c) : std::string(1, text[i]);
+  }
+  return out;
+}
 
 // Messages name what files and databases hold, and a terminal obeys control characters.
 void note(const std::string& message) { write_message(fmt::format("hone: {}\n", printable(message))); }

@@ -52,6 +52,8 @@ int fail(const Status& status);
 int fail_usage(const CLI::App& app, const std::string& why);
 // `status` as a fault in what the user typed: the library calls a name that it lacks unsupported or not found.
 Status typed(const Status& status);
+// Text that a terminal shows and does not obey: control characters as \xNN.
+std::string printable(std::string_view text);
 // A message for people, on stderr.
 void note(const std::string& message);
 // The same, line by line.
@@ -110,6 +112,8 @@ void add_tune(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
 void add_codegen(CLI::App& app, Run& run);
+void add_compile(CLI::App& app, Run& run);
+void add_exec(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
 void add_fuzz(CLI::App& app, Run& run);
 void add_db_learn(CLI::App& db, Run& run);  // a part of hone db

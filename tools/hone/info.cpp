@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "autotune/measure/peak.h"
 #include "engine/base/cpu_library.h"
 #include "engine/base/env.h"
 #include "engine/base/perf_counters.h"
@@ -12,6 +11,7 @@
 #include "jit/codegen.h"
 #include "jit/exec_memory.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/info.h"
 #include "tools/hone/json.h"
 #include "tools/hone/regions.h"
 
@@ -25,14 +25,6 @@ struct InfoArgs {
   bool cpus = false;
   std::string db;
 };
-
-Json peak_json(const autotune::Peak& peak) {
-  return {{"f32_gflops_1t", peak.f32_gflops_1t},
-          {"f32_gflops_all", peak.f32_gflops_all},
-          {"read_gbs_1t", peak.read_gbs_1t},
-          {"read_gbs_all", peak.read_gbs_all},
-          {"l2_gbs_1t", peak.l2_gbs_1t}};
-}
 
 Json codegens_json(const Machine& machine) {
   Json all = Json::array();
@@ -201,9 +193,9 @@ int run_info(const InfoArgs& args) {
                {"counters", counters_json()},
                {"db", db_json(store, args.db)}};
   if (args.measure) {
-    const Result<autotune::Peak> peak = autotune::measure_peak(*machine);
+    const Result<Json> peak = measured_peak(*machine);
     if (!peak.ok()) return fail(peak.status());
-    info["peak"] = peak_json(*peak);
+    info["peak"] = *peak;
   }
   if (args.json || args.output == "json") {
     print("{}\n", dump(info, 2));

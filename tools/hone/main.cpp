@@ -1,12 +1,8 @@
 // hone: tune a machine once, look at what was found, compare.
 #include <CLI/CLI.hpp>
-#include <exception>
-#include <new>
 
-#include "engine/base/log.h"
 #include "engine/base/version.h"
-#include "engine/runtime/trace.h"
-#include "tools/hone/cli.h"
+#include "tools/hone/process.h"
 
 namespace hone::cli {
 namespace {
@@ -32,35 +28,15 @@ int run_command(int argc, char** argv) {
   add_bench(app, run);
   add_explain(app, run);
   add_codegen(app, run);
+  add_compile(app, run);
+  add_exec(app, run);
   add_db(app, run);
   add_fuzz(app, run);
   add_tune_worker(app, run);
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    return fail_usage(app, error.what());
-  }
-  return run();
+  return parse_and_run(app, argc, argv, run);
 }
 
 }  // namespace
 }  // namespace hone::cli
 
-int main(int argc, char** argv) {
-  using namespace hone;
-  cli::reserve_standard_streams();
-  cli::set_command_line(argc, argv);
-  cli::install_signal_handlers();
-  (void)log_enabled(LogTopic::kTune);  // a bad HONE_LOG is said at once, not at the first event
-  runtime::trace_as_environment_says();
-  // Nothing of ours throws across a module; what a library throws is a failure with a line, and never an abort.
-  try {
-    return cli::finish(cli::run_command(argc, argv));
-  } catch (const std::bad_alloc&) {
-    return cli::fail(resource_exhausted("out of memory"));
-  } catch (const std::exception& e) {
-    return cli::fail(internal_error(e.what()));
-  }
-}
+int main(int argc, char** argv) { return hone::cli::run_process(argc, argv, hone::cli::run_command); }

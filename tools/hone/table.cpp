@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/hone/cli.h"
 #include "tools/hone/gbench.h"
 #include "tools/hone/json.h"
 
@@ -175,18 +176,6 @@ std::string for_people(const Cell& cell) {
   }
   if (const auto* range = std::get_if<Range>(&cell)) return fmt::format("[{:.3f}, {:.3f}]", range->lo, range->hi);
   return "";
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
-    // U+0080 to U+009F are control characters too: one of them begins an escape sequence as ESC [ does.
-    const bool control = c < ' ' || c == 0x7f || (c == 0xc2 && next >= 0x80 && next < 0xa0);
-    out += control ? fmt::format("\\x{:02x}", c) : std::string(1, text[i]);
-  }
-  return out;
 }
 
 Result<Format> parse_format(const std::string& name, bool times) {

@@ -57,9 +57,6 @@ struct Table {
   void add(std::vector<Cell> row) { rows.push_back(std::move(row)); }
 };
 
-// Text that a terminal shows and does not obey: control characters as \xNN, a backslash doubled.
-std::string printable(std::string_view text);
-
 // As people read it: four significant digits. May hold what a terminal or a browser would obey.
 std::string for_people(const Cell& cell);
 

@@ -104,19 +104,21 @@ struct MatmulCall {
 struct PlanInfo {
   std::string problem;  // that the plan was made for; its m may be larger than the call's
   std::string program;  // loop-level recipe, as text
-  std::string codegen;  // "asmjit", "llvm", "interp", "precompiled" (no code could be generated), "none" (n = 0)
+  // "asmjit", "llvm", "interp", "package", "precompiled" (no code could be generated), "none" (n = 0)
+  std::string codegen;
   int threads = 1;
   std::string schedule;  // what its regions run on: "sequential", "tbb(2)", "dedicated(2)"
   std::string numerics;  // order of accumulation: "ordered"
-  std::string reason;    // "exact", "near_shape", "near_machine" or "default"
+  std::string reason;    // "exact", "near_shape", "near_machine", "package" or "default"
   struct From {
     std::string problem;
     int64_t m = 0;
     std::string machine, engine, codegen;
-    double ns = 0;           // as measured when tuned
-    std::string difference;  // what is not as it was measured
+    double ns = 0;           // as measured when tuned; 0 for a package
+    std::string difference;  // what is not as it was measured, or as the package was made for
+    std::string package;     // path; "" for a tuned plan
   };
-  std::optional<From> from;  // the tuned plan behind it; absent for "default"
+  std::optional<From> from;  // the tuned plan or package behind it; absent for "default"
   struct Rejected {
     std::string program, why;
   };
@@ -155,7 +157,8 @@ struct EngineOptions {
   bool use_database = true;  // false: default plans only
   // Threads at most, including the caller's; 0: $HONE_THREADS, else the CPUs that this process may use. Up to 4096.
   int threads = 0;
-  // "" lets the plan choose; "asmjit", "llvm" or "interp" (the slow oracle) allow only that code generator.
+  // "" lets the plan choose; "asmjit", "llvm" or "interp" (the slow oracle) allow only that code generator, "package"
+  // none: what no package has runs on the precompiled kernel.
   std::string codegen = {};
   // Gets one key=value line per event of the topics in $HONE_LOG; stderr when empty. Sinks are process wide: the engine
   // created last decides. Called under a lock.
@@ -179,6 +182,7 @@ struct EngineInfo {
   // element moved where that is more. Nothing where that was not measured, or for another kind of schedule; then a
   // guess decides.
   std::optional<int64_t> min_work;
+  std::vector<std::string> packages;  // that were loaded, in this order
 };
 
 struct AttentionSpec;
@@ -199,6 +203,19 @@ class HONE_API Engine {
   Result<Matmul> prepare(const MatmulSpec& spec) const;
   // hone/attention.hpp. Errors: invalid_argument naming the field, resource_exhausted.
   Result<Attention> prepare(const AttentionSpec& spec) const;
+
+  // Adds the kernels of a package that `hone compile` wrote (a folder): what is prepared from now on uses them where
+  // they fit, without a code generator, and with the same bits as ever. A package with the very problem comes before
+  // every tuned plan; one of other sizes comes after a tuned plan of this very problem and before those of similar ones
+  // (at most 8 times larger or smaller, if there is a code generator). What cannot be had from it is as without. Of two
+  // packages with one problem the later one counts.
+  //
+  // All or nothing. The folder may go afterwards. Thread safe; code stays loaded as long as the engine and what was
+  // prepared from it. A package is a program: its checksums find damage, not malice.
+  // Errors: not_found, data_loss (naming the file that is damaged or is none), unsupported (another format or ABI, no
+  // code for this CPU, a lowering that is not that of this build), invalid_argument (a problem that this build does not
+  // know).
+  Status load_package(const std::string& path);
 
   EngineInfo info() const;
 

@@ -63,7 +63,7 @@ typedef struct hone_engine_options {
   const char* database; /* file with tuned plans; NULL or "": the default place. Only read; may be missing. */
   int no_database;      /* not 0: default plans only */
   int threads;          /* at most; 0: detect */
-  const char* codegen;  /* NULL or "": free; else the only code generator to use */
+  const char* codegen;  /* NULL or "": free; else the only code generator to use; "package": none */
   /* Gets one line per event that HONE_LOG asks for (not terminated by NUL); NULL: stderr. Process wide. */
   void (*log)(const char* line, size_t length, void* context);
   void* log_context;
@@ -83,6 +83,9 @@ HONE_C_API const char* hone_engine_schedule(const hone_engine* engine);
 HONE_C_API const char* hone_engine_schedule_requested(const hone_engine* engine);
 /* Number of tuned problems found in the database. */
 HONE_C_API int64_t hone_engine_decisions(const hone_engine* engine);
+/* Adds the kernels of a package that `hone compile` wrote, a folder, for what is prepared from now on:
+ * hone::Engine::load_package. */
+HONE_C_API hone_status hone_engine_load_package(hone_engine* engine, const char* path);
 /* What is not as asked with the database; "" when all is well. Valid as long as the engine. */
 HONE_C_API const char* hone_engine_message(const hone_engine* engine);
 
@@ -156,12 +159,13 @@ typedef struct hone_plan_info {
   const char* program;
   const char* codegen;
   const char* numerics;
-  const char* reason;          /* "exact", "near_shape", "near_machine" or "default" */
-  const char* from;            /* the tuned problem behind it; NULL for "default" */
-  const char* from_difference; /* what is not as it was measured; NULL for "default" */
+  const char* reason;          /* "exact", "near_shape", "near_machine", "package" or "default" */
+  const char* from;            /* the tuned or packaged problem behind it; NULL for "default" */
+  const char* from_difference; /* what is not as it was measured, or packaged; NULL for "default" */
   int threads;
   size_t rejected_length; /* better ranked choices that could not be used */
   const char* schedule;   /* what its regions run on: "tbb(2)" */
+  const char* package;    /* path of the package it is from; NULL for every other reason */
 } hone_plan_info;
 
 /* The plan for m >= 1 rows. */

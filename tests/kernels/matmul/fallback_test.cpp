@@ -115,5 +115,20 @@ TEST(MatmulFallback, PartsGiveTheWhole) {
   EXPECT_TRUE(compared.ok()) << compared.text;
 }
 
+TEST(MatmulFallback, PacksAsTheReference) {
+  for (const char* text :
+       {"matmul:f32:m=1,n=37,k=19,b=nt,ldb=23", "matmul:f32:m=1,n=37,k=19,ldb=41", "matmul:f32:m=1,n=8,k=1,b=nt"}) {
+    const MatmulProblem p = *parse_problem(text);
+    const TestMatmul t(p, 8, 4);
+    for (const int64_t width : {8, 16, 48}) {
+      const PackedB packed{.width = width};
+      const std::vector<float> want = pack_b_reference(p, t.b.data(), width);
+      std::vector<float> got(static_cast<size_t>(packed.elements(p.n, p.k)), -1.0f);
+      for (int64_t q = packed.panels(p.n); q-- > 0;) fallback_pack_b(p, t.b.data(), got.data(), width, q, q + 1);
+      EXPECT_EQ(got, want) << text << " width " << width;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hone::matmul
