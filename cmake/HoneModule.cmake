@@ -9,13 +9,17 @@ include(GNUInstallDirs)
 add_library(hone_flags INTERFACE)
 target_compile_features(hone_flags INTERFACE cxx_std_20)
 target_compile_options(hone_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror=return-type -Werror=switch
-  -Wno-restrict -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fvisibility=hidden)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fvisibility=hidden)
 target_include_directories(hone_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/engine/include>")
 target_compile_definitions(hone_flags INTERFACE HONE_VERSION="${PROJECT_VERSION}")
 if(HONE_SANITIZE)
   target_compile_options(hone_flags INTERFACE -fsanitize=${HONE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   target_link_options(hone_flags INTERFACE -fsanitize=${HONE_SANITIZE})
+endif()
+
+if(HONE_FUZZ)
+  target_compile_options(hone_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 function(hone_module name)

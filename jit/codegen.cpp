@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/base/printable.h"
 #include "jit/fault.h"
 #include "jit/llvm/pipelines.h"
 
@@ -49,7 +50,7 @@ Result<CodeGenerator*> find_code_generator(std::string_view name) {
   }
   if (CodeGenerator* pipeline = find_llvm_pipeline(name)) return pipeline;
   if (CodeGenerator* fault = find_fault_generator(name)) return fault;
-  return not_found("code generator '" + std::string(name) + "' is not in this build; it has: " + names);
+  return not_found("code generator '" + printable(name) + "' is not in this build; it has: " + names);
 }
 
 }  // namespace hone::jit

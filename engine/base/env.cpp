@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/base/printable.h"
+
 namespace hone {
 namespace {
 
@@ -38,10 +40,10 @@ ThreadSetting resolve_threads(const std::optional<std::string>& hone_threads, co
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
   const bool number = end == text.data() + text.size() && text.front() != '-';
   if (number && error == std::errc::result_out_of_range) threads = std::numeric_limits<int>::max();
-  if (number && threads > kMaxThreads) return setting(threads, "HONE_THREADS=" + text);
+  if (number && threads > kMaxThreads) return setting(threads, "HONE_THREADS=" + printable(text));
   if (number && threads > 0) return setting(threads, "HONE_THREADS");
   return setting(machine.cpus_usable,
-                 fmt::format("{} (HONE_THREADS={} is not a positive number)", machine.cpus_source, text));
+                 fmt::format("{} (HONE_THREADS={} is not a positive number)", machine.cpus_source, printable(text)));
 }
 
 ThreadSetting threads_in_force(const Machine& machine) { return resolve_threads(env("HONE_THREADS"), machine); }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/env.h"
+#include "engine/base/printable.h"
 
 namespace hone {
 namespace {
@@ -95,7 +96,7 @@ ParsedTopics parse_log_topics(std::string_view list) {
     if (topic < kTopicNames.size()) {
       parsed.topics |= LogTopics{1} << topic;
     } else if (parsed.warning.empty()) {
-      parsed.warning = fmt::format("unknown topic '{}'; known: {}", name, fmt::join(kTopicNames, ","));
+      parsed.warning = fmt::format("unknown topic '{}'; known: {}", printable(name), fmt::join(kTopicNames, ","));
     }
   }
   return parsed;

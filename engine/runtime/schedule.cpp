@@ -9,6 +9,7 @@
 
 #include "engine/base/cpu_quota.h"
 #include "engine/base/env.h"
+#include "engine/base/printable.h"
 #include "engine/runtime/pools_internal.h"
 #include "engine/runtime/region_internal.h"
 #include "engine/runtime/trace.h"
@@ -56,7 +57,8 @@ std::string_view schedule_kind_name(ScheduleKind kind) { return kKindNames.at(st
 Result<ScheduleKind> parse_schedule_kind(std::string_view name) {
   for (size_t i = 0; i < kKindNames.size(); ++i)
     if (kKindNames[i] == name) return static_cast<ScheduleKind>(i);
-  return invalid_argument(fmt::format("unknown schedule '{}'; there are {}", name, fmt::join(kKindNames, ", ")));
+  return invalid_argument(
+      fmt::format("unknown schedule '{}'; there are {}", printable(name), fmt::join(kKindNames, ", ")));
 }
 
 std::string to_string(const ScheduleRequest& request) {

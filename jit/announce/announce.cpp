@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/base/env.h"
+#include "engine/base/printable.h"
 #include "jit/announce/gdb_internal.h"
 #include "jit/announce/perf_internal.h"
 
@@ -35,7 +36,7 @@ Announcees parse_announcees(std::string_view list) {
     } else if (name == "gdb") {
       all.gdb = true;
     } else if (!name.empty() && all.warning.empty()) {
-      all.warning = fmt::format("unknown name '{}'; known: map, jitdump, gdb", name);
+      all.warning = fmt::format("unknown name '{}'; known: map, jitdump, gdb", printable(name));
     }
   }
   return all;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/printable.h"
+
 namespace hone::jit {
 namespace {
 
@@ -33,7 +35,8 @@ constexpr Refused kRefused[] = {
     {DT_TEXTREL, "has relocations"},      {DT_AUDIT, "names an auditor"},     {DT_DEPAUDIT, "names an auditor"},
     {DT_AUXILIARY, "is a filter"},        {DT_FILTER, "is a filter"}};
 
-Status bad(std::string what) { return data_loss("is no object of a package: it " + std::move(what)); }
+// Names of symbols are part of it, and may be anything.
+Status bad(std::string_view what) { return data_loss("is no object of a package: it " + printable(what, 400)); }
 
 class Elf {
  public:
@@ -153,6 +156,7 @@ class Elf {
       if (type == STT_GNU_IFUNC) return bad("has a function that is chosen when it is loaded");
       if (type != STT_FUNC) continue;
       if (!is_code(symbol.st_value, symbol.st_size)) return bad("has the function '" + *name + "' where no code is");
+      if (name->empty()) return bad("has a function without a name");
       functions_.push_back({*name, symbol.st_size});
     }
     return {};

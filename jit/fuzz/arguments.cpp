@@ -16,8 +16,6 @@ namespace {
 
 __extension__ typedef __int128 Wide;
 
-constexpr int64_t kMaxBytes = int64_t{1} << 32;  // of a buffer: a trial is small
-
 constexpr uint32_t kSpecials[] = {0x7fc00000, 0xffc00001, 0x7f800000, 0xff800000, 0x00000000, 0x80000000,
                                   0x000116c2, 0x80000859, 0x3f000000, 0x3fc00000, 0x40200000, 0xbf000000,
                                   0xc0200000, 0x7f61b1e6, 0x4f000000, 0xcf000000, 0x3f800000, 0x4b000001};
@@ -37,16 +35,16 @@ Wide value_of(const ir::Kernel& kernel, const ir::Affine& e, std::span<const int
   return v;
 }
 
-// Up to the last element; kMaxBytes + 1 when there are more.
-int64_t bytes_of(const ir::Kernel& kernel, const ir::Buffer& buffer, std::span<const int64_t> params) {
+// Up to the last element; most + 1 when there are more.
+int64_t bytes_of(const ir::Kernel& kernel, const ir::Buffer& buffer, std::span<const int64_t> params, int64_t most) {
   Wide last = 0;
   for (size_t d = 0; d < buffer.extents.size(); ++d) {
     const Wide extent = value_of(kernel, buffer.extents[d], params);
     if (extent <= 0) return 0;
-    last = std::min<Wide>(last + (extent - 1) * std::min<Wide>(value_of(kernel, buffer.strides[d], params), kMaxBytes),
-                          kMaxBytes);
+    last =
+        std::min<Wide>(last + (extent - 1) * std::min<Wide>(value_of(kernel, buffer.strides[d], params), most), most);
   }
-  return static_cast<int64_t>(std::min<Wide>((last + 1) * dtype_bytes(buffer.dtype), kMaxBytes + 1));
+  return static_cast<int64_t>(std::min<Wide>((last + 1) * dtype_bytes(buffer.dtype), most + 1));
 }
 
 // The least bound that the kernel puts on the elements of each table of indices.
@@ -84,10 +82,10 @@ bool same_value(uint32_t a, uint32_t b, DType dtype) {
   return dtype == DType::kF32 && std::isnan(std::bit_cast<float>(a)) && std::isnan(std::bit_cast<float>(b));
 }
 
-Result<Arguments> Arguments::create(const ir::Kernel& kernel, std::span<const int64_t> params, uint64_t seed) {
+Result<Arguments> Arguments::create(const ir::Kernel& kernel, std::span<const int64_t> params, uint64_t seed,
+                                    int64_t most) {
   const int64_t workspace_bytes = ir::workspace_size(kernel);
-  if (workspace_bytes > kMaxBytes)
-    return resource_exhausted(fmt::format("the workspace has {} bytes", workspace_bytes));
+  if (workspace_bytes > most) return resource_exhausted(fmt::format("the workspace has {} bytes", workspace_bytes));
   HONE_ASSIGN_OR_RETURN(GuardedBuffer workspace, GuardedBuffer::create(workspace_bytes));
   Arguments made(std::move(workspace));
   made.params_.assign(params.begin(), params.end());
@@ -96,9 +94,8 @@ Result<Arguments> Arguments::create(const ir::Kernel& kernel, std::span<const in
   find_tables(kernel, kernel.body, params, tables);
   for (const ir::BufferId id : kernel.arguments()) {
     const ir::Buffer& b = kernel.buffers[static_cast<size_t>(id)];
-    const int64_t bytes = bytes_of(kernel, b, params);
-    if (bytes > kMaxBytes)
-      return resource_exhausted(fmt::format("buffer '{}' is larger than {} bytes", b.name, kMaxBytes));
+    const int64_t bytes = bytes_of(kernel, b, params, most);
+    if (bytes > most) return resource_exhausted(fmt::format("buffer '{}' is larger than {} bytes", b.name, most));
     const uint64_t its_seed = seed ^ hash_of(b.name);
     Result<GuardedBuffer> memory = guarded(bytes, b.align, its_seed % 4 == 3);
     if (!memory.ok()) return resource_exhausted(fmt::format("buffer '{}': {}", b.name, memory.status().message()));

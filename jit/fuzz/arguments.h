@@ -25,8 +25,9 @@ bool same_value(uint32_t a, uint32_t b, DType dtype);
 class Arguments {
  public:
   // What a kernel holds for these parameters. Elements of tables of indices are below the least bound that the kernel
-  // puts on them. Error: resource_exhausted naming a buffer.
-  static Result<Arguments> create(const ir::Kernel& kernel, std::span<const int64_t> params, uint64_t seed);
+  // puts on them. Error: resource_exhausted naming a buffer of more than max_bytes, or for which there is no memory.
+  static Result<Arguments> create(const ir::Kernel& kernel, std::span<const int64_t> params, uint64_t seed,
+                                  int64_t max_bytes = int64_t{1} << 32);
 
   // run(buffers, params, tasks, workspace) for every task, in order; the workspace holds NaN before each.
   template <typename Run>

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "engine/base/printable.h"
 #include "kernels/attention/blocking.h"
 
 namespace hone::attention {
@@ -59,7 +60,7 @@ Status check_numerics(std::string_view wanted) {
   return invalid_argument(fmt::format(
       "numerics '{}' is none of: default (which is {}), any, ordered, online(KEYS), split(KEYS,SPLITS); KEYS "
       "is a multiple of {}, SPLITS from 2 to {}",
-      wanted, default_class(), kKeyGroup, kMaxSplits));
+      printable(wanted), default_class(), kKeyGroup, kMaxSplits));
 }
 
 bool numerics_allowed(std::string_view wanted, std::string_view offered) {

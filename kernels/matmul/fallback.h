@@ -1,4 +1,5 @@
-// The precompiled matmul, and the packing of its weights: what runs when executable memory is refused, or when no code generator can target this CPU.
+// The precompiled matmul, and the packing of its weights: what runs when executable memory is refused, or when no code
+// generator can target this CPU.
 //
 // Plain C++, any shape, the bits of class `ordered`. Vectorised by the compiler over columns for AVX2 and FMA; on older
 // CPUs std::fma is a library call, which is slow but gives the same bits.

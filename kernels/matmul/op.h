@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/printable.h"
 #include "kernels/matmul/blocking.h"
 #include "kernels/matmul/program.h"
 #include "kernels/op/types.h"
@@ -34,7 +35,7 @@ struct Op {
   static std::string numerics(const Program&) { return "ordered"; }
   static Status check_numerics(std::string_view wanted) {
     if (numerics_allowed(wanted, "ordered")) return {};
-    return invalid_argument("matmul has no numerics class '" + std::string(wanted) + "': ordered, any or default");
+    return invalid_argument("matmul has no numerics class '" + printable(wanted) + "': ordered, any or default");
   }
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
     return offered == "ordered" && (wanted.empty() || wanted == "default" || wanted == "any" || wanted == "ordered");

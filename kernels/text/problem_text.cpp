@@ -8,20 +8,6 @@
 
 namespace hone::text {
 
-std::string printable(std::string_view text) {
-  constexpr size_t kShown = 160;
-  std::string out;
-  for (unsigned char c : text.substr(0, kShown)) {
-    if (c >= 0x20 && c < 0x7f) {
-      out += static_cast<char>(c);
-    } else {
-      out += fmt::format("\\x{:02x}", c);
-    }
-  }
-  if (text.size() > kShown) out += "...";
-  return out;
-}
-
 std::string float_text(float v) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, v);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/printable.h"
 #include "engine/base/status.h"
 
 namespace hone::text {
@@ -20,8 +21,7 @@ namespace hone::text {
 // More problems than these in one text, or one list, are refused.
 inline constexpr int64_t kMaxProblems = 100000;
 
-// Text as it may be shown: printable ASCII, other bytes as \xNN, long input cut.
-std::string printable(std::string_view text);
+using hone::printable;
 // Shortest decimal that reads back as the same float.
 std::string float_text(float v);
 // For a terminal: the text and, below it, a caret under the column that `error` names ("" when it names none).

@@ -3,10 +3,14 @@
 
 #include <utility>
 
+#include "engine/base/printable.h"
+
 namespace hone::text {
 
 Status program_error(std::string_view text, size_t column, const std::string& what) {
-  return invalid_argument(fmt::format("program '{}': {} at column {}", text, what, column + 1));
+  constexpr size_t kShown = 400;  // twice what any program takes
+  return invalid_argument(
+      fmt::format("program '{}': {} at column {}", printable(text, kShown), printable(what, kShown), column + 1));
 }
 
 Result<StepReader> StepReader::open(std::string_view text) {

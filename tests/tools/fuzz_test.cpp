@@ -156,9 +156,9 @@ TEST_F(Fuzz, RepeatsLoopIrWrittenByHand) {
   param n
   inout x: f32[n] stride [1] align 4
   reg a: f32x4
-  reg m: mask4
-  for i in 0..n step 4 {
-    m = lanes(n - i)
+  reg m: mask4  # one of four
+  for i in 0..n step 4  {
+    m = lanes(n + 0 - i)
     a = load x[i] if m
     a = mul(a, a)
     store x[i] = a if m

@@ -214,8 +214,10 @@ Result<FuzzOutcome> repeat(const FuzzPlan& plan, const FuzzArgs& args) {
   std::stringstream text;
   text << in.rdbuf();
   if (!in) return invalid_argument(fmt::format("cannot read '{}'", args.repeat));
-  const Result<FuzzCase> c = parse_case(text.str());
+  Result<FuzzCase> c = parse_case(text.str());
   if (!c.ok()) return invalid_argument(fmt::format("'{}': {}", args.repeat, c.status().message()));
+  // What people write need not look as it is printed.
+  if (const Result<ir::Kernel> kernel = ir::parse(c->kernel); kernel.ok()) c->kernel = ir::print(*kernel);
   FuzzJudge judge(plan, interrupted());
   const std::optional<Verdict> verdict = judge.judge(*c, plan.limit);
   FuzzOutcome outcome;

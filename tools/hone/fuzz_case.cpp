@@ -160,9 +160,10 @@ Result<FuzzCase> parse_case(std::string_view text) {
         return invalid_argument("'# parameters' must be followed by numbers of at least 0");
       c.runs.push_back(*run);
     } else if (says("# seed ")) {
-      const std::optional<std::vector<int64_t>> seed = integers(value("# seed "));
-      if (!seed || seed->size() != 1) return invalid_argument("'# seed' must be followed by one number");
-      c.seed = static_cast<uint64_t>(seed->front());
+      const std::string_view seed = value("# seed ");
+      const auto [last, error] = std::from_chars(seed.data(), seed.data() + seed.size(), c.seed);
+      if (error != std::errc() || last != seed.data() + seed.size())
+        return invalid_argument("'# seed' must be followed by one number of at least 0");
     } else if (says("# problem ")) {
       c.problem = value("# problem ");
     } else if (says("# program ")) {

@@ -14,6 +14,7 @@ hone_packages=(
 hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
 hone_optional_packages=(ccache libxgboost-dev)
 hone_emulated_packages=(qemu-user g++-aarch64-linux-gnu)  # with the test packages only; without them those tests are skipped
+hone_fuzz_packages=(clang-19 libclang-rt-19-dev)  # of the same LLVM as llvm-19-dev
 hone_peer_packages=(libopenblas-dev libdnnl-dev libblis-dev libeigen3-dev libxsmm-dev)  # with the test packages only
 
 hone_die() {
@@ -28,7 +29,8 @@ hone_missing() {
   done
 }
 
-# hone_install_deps [test]: everything to build; with `test` also what the tests and checks need.
+# hone_install_deps [test|fuzz]: everything to build; with `test` also what the tests and checks need, with `fuzz` what
+# tools/fuzz needs.
 hone_install_deps() {
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
     hone_die "this is not a Debian system: install the packages listed in tools/lib/deps.sh by hand, then use the presets of CMakePresets.json"
@@ -36,6 +38,10 @@ hone_install_deps() {
   if [ "${1:-}" = test ]; then
     wanted+=("${hone_test_packages[@]}")
     extras+=("${hone_peer_packages[@]}" "${hone_emulated_packages[@]}")
+    hone_with_tests=ON
+  fi
+  if [ "${1:-}" = fuzz ]; then
+    wanted+=("${hone_test_packages[@]}" "${hone_fuzz_packages[@]}")
     hone_with_tests=ON
   fi
   mapfile -t missing < <(hone_missing "${wanted[@]}")
