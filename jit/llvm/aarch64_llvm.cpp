@@ -36,6 +36,14 @@ class Aarch64Ops final : public TargetOps {
     }
   }
 
+  // LLVM makes fnmadd of the negative of a scalar fma, which negates before it adds: where the sum is an exact zero,
+  // that gives 0 instead of -0. The fence keeps the two apart and is no instruction.
+  llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) override {
+    llvm::Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+    if (sum->getType()->isVectorTy()) return sum;
+    return b_.CreateIntrinsic(llvm::Intrinsic::arithmetic_fence, {sum->getType()}, {sum});
+  }
+
   // fcvtns saturates and gives 0 for NaN; below the range that is the wanted 0x80000000 already.
   llvm::Value* to_int(llvm::Value* v, int lanes) override {
     llvm::Type* s32 = b_.getInt32Ty();

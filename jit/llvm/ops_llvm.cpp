@@ -141,7 +141,8 @@ void LlvmLowering::emit(const ir::Binary& n) {
 
 void LlvmLowering::emit(const ir::Fma& n) {
   llvm::Value* a = get(n.a);
-  set(n.dst, b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, get(n.b), get(n.c)}));
+  llvm::Value* b = get(n.b);
+  set(n.dst, target_->fma(a, b, get(n.c)));
 }
 
 void LlvmLowering::emit(const ir::Unary& n) {

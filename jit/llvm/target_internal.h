@@ -57,6 +57,8 @@ class TargetOps {
   // a < b ? a : b and a > b ? a : b, NaN and signed zeros included.
   virtual llvm::Value* lesser(llvm::Value* a, llvm::Value* b) = 0;
   virtual llvm::Value* greater(llvm::Value* a, llvm::Value* b) = 0;
+  // a * b + c, rounded once.
+  virtual llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) = 0;
   // f32 -> s32 to nearest even; out of range or NaN: 0x80000000.
   virtual llvm::Value* to_int(llvm::Value* v, int lanes) = 0;
   // Row 0 <= row < kRowsPerPointer. So many rows share a pointer, and index registers among all pointers.

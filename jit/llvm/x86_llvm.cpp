@@ -56,6 +56,10 @@ class X86Ops final : public TargetOps {
     b_.CreateIntrinsic(id, {}, {where, mask, value});
   }
 
+  llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) override {
+    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+  }
+
   // LLVM's own conversions truncate, and are poison out of range.
   llvm::Value* to_int(llvm::Value* v, int lanes) override {
     switch (lanes) {

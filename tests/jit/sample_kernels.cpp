@@ -106,7 +106,7 @@ KernelCase zeros(int lanes) {
   Builder b("zeros");
   const int64_t n = kVectors * lanes;
   const auto x = b.buffer(dense("x", Scope::kIn, {n}, DType::kS32));
-  const auto out = b.buffer(dense("o", Scope::kOut, {40, n}));
+  const auto out = b.buffer(dense("o", Scope::kOut, {44, n}));
   const ir::RegType f{.lanes = lanes}, s{.dtype = DType::kS32, .lanes = lanes}, m{.lanes = lanes, .mask = true};
   const auto p = b.at(b.reg("p", f)), q = b.at(b.reg("q", f)), r = b.at(b.reg("r", f)), i = b.at(b.reg("i", s));
   const auto none = b.at(b.reg("none", f)), minus = b.at(b.reg("minus", f)), mask = b.at(b.reg("mask", m));
@@ -118,6 +118,20 @@ KernelCase zeros(int lanes) {
     b.unary(ir::UnaryOp::kToFloat, p, i);  // 0, 2^30, -2^31, -2^30
     b.unary(ir::UnaryOp::kNeg, q, p);
     int64_t row = 0;
+    for (const auto& a : {p, q}) {  // exact zeros of both signs
+      b.fma(r, none, a, none);
+      b.unary(ir::UnaryOp::kNeg, r, r);
+      b.store({out, {row++, v}}, r);
+      b.unary(ir::UnaryOp::kNeg, r, none);
+      b.fma(r, none, a, r);
+      b.store({out, {row++, v}}, r);
+      b.fma(r, a, a, none);
+      b.unary(ir::UnaryOp::kNeg, r, r);
+      b.store({out, {row++, v}}, r);
+      b.fma(r, none, a, none);
+      b.binary(ir::BinaryOp::kSub, r, minus, r);
+      b.store({out, {row++, v}}, r);
+    }
     for (const auto& [a, c] : {std::pair(p, q), std::pair(q, p), std::pair(p, minus), std::pair(minus, p),
                                std::pair(q, none), std::pair(none, q)}) {
       for (auto op : {ir::BinaryOp::kMin, ir::BinaryOp::kMax}) {
