@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/isa.h"
 #include "tests/tools/needs_code.h"
 
 namespace hone::cli_test {
@@ -114,6 +115,22 @@ TEST_F(HoneCompile, VariantsForSeveralCpus) {
   compiled({kProblem, "--mcpu", "znver4"});
   refused({"exec", file("k.hone"), "--random", "1"}, 1, "avx512 code, and this CPU lacks avx512f",
           {.env = {{"HONE_CPU", "zen3"}}});
+}
+
+// Code for a machine of another architecture, chosen for its caches; it is not run here, and the reason is said.
+TEST_F(HoneCompile, AnotherArchitecture) {
+  if (host_arch() != Arch::kX86_64) GTEST_SKIP() << "AArch64 is this machine's own";
+  const Json only = compiled({kProblem, "--mcpu", "neoverse-n1"})["ops"][0]["variants"][0];
+  EXPECT_EQ(only["isa"], "neon");
+  EXPECT_EQ(only["arch"], "aarch64");
+  EXPECT_THAT(only["program"].get<std::string>(), HasSubstr("vectorize(neon,4)"));
+  const char* const reason = "neon code for aarch64, this is x86_64";
+  refused({"exec", file("k.hone"), "--random", "1", "--output", file("c.npy")}, 1, reason);
+  EXPECT_FALSE(fs::exists(file("c.npy")));
+
+  compiled({kProblem, "--mcpu", "cortex-a72,x86-64-v3"});
+  EXPECT_EQ(executed({"--random", "1", "--check"})["variant"]["isa"], "avx2");
+  refused({"exec", file("k.hone"), "--random", "1", "--isa", "neon"}, 1, reason);
 }
 
 TEST_F(HoneCompile, SameCommandSameBytes) {

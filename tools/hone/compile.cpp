@@ -39,6 +39,8 @@ constexpr Described kDescribed[] = {
     {"icelake-server", "ice_lake"},
     {"sapphirerapids", "sapphire_rapids"},
     {"alderlake", "alder_lake"},
+    {"neoverse-n1", "neoverse_n1"},
+    {"cortex-a72", "cortex_a72"},
 };
 
 // The machine that a target is resolved for: the described CPU, else the one at hand (HONE_CPU), with the features of
@@ -252,10 +254,10 @@ void add_compile(CLI::App& app, Run& run) {
       ->required()
       ->check(not_empty());
   command
-      ->add_option(
-          "--mcpu", args->mcpu,
-          "CPUs by LLVM's names, such as x86-64-v3,znver4: a variant for each, with the strongest instruction set "
-          "that it has (default: native)")
+      ->add_option("--mcpu", args->mcpu,
+                   "CPUs by LLVM's names, such as x86-64-v3,znver4,neoverse-n1: a variant for each, with the strongest "
+                   "instruction set "
+                   "that it has (default: native)")
       ->check(not_empty());
   command->add_option("--isa", args->isa, "a variant for each of these instruction sets, such as avx2,avx512")
       ->check(not_empty());

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "jit/aot/elf_object.h"
 #include "jit/aot/link.h"
 #include "tests/jit/aot/packages.h"
 #include "tests/jit/sample_kernels.h"
@@ -74,13 +75,20 @@ TEST_F(AotWrite, CodeForOtherCpus) {
 TEST_F(AotWrite, CodeForOtherArchitectures) {
   if (const Status emits = aot_target("cortex-a72", {}).status(); !emits.ok()) GTEST_SKIP() << emits.message();
   const AotVariant avx2 = op_of("", {kernel(2)}, Isa::kAvx2).variants[0];
-  const AotVariant neon = op_of("", {tile_kernel({.mr = 2, .nr = 8, .k = 16, .lanes = 4})}, Isa::kNeon).variants[0];
+  const AotVariant neon =
+      op_of("", {tile_kernel({.mr = 12, .nr = 8, .k = 16, .lanes = 4, .versions = true})}, Isa::kNeon).variants[0];
   const Result<Manifest> written =
       write_package({{.problem = "both", .variants = {avx2, neon}}, {.problem = "neon", .variants = {neon}}},
                     path("k.hone"), Replace::kNothing);
   ASSERT_TRUE(written.ok()) << written.status().message();
   EXPECT_EQ(written->ops[0].variants[1].arch, "aarch64");
   EXPECT_EQ(written->ops[0].variants[1].features, std::vector<std::string>{"asimd"});
+  // Constants and jump tables are reached without relocations there too.
+  const std::string object = read_text(path("k.hone/1.neon.so"));
+  const auto functions = check_elf_object(std::as_bytes(std::span(object)), "aarch64");
+  ASSERT_TRUE(functions.ok()) << functions.status().message();
+  EXPECT_EQ(functions->size(), 1u);
+  EXPECT_FALSE(check_elf_object(std::as_bytes(std::span(object)), "x86_64").ok());
   const Result<std::shared_ptr<const Package>> package = Package::open(path("k.hone"));
   ASSERT_TRUE(package.ok()) << package.status().message();
   const PackageHost x86{.arch = "x86_64", .features = isa_info(Isa::kAvx512).required};
