@@ -176,8 +176,13 @@ Result<FuzzCase> parse_case(std::string_view text) {
   }
   if (c.kernel.empty() == c.problem.empty())
     return invalid_argument("a repeat file has a LoopIR kernel, or lines '# problem ..' and '# program ..'");
-  if (!c.problem.empty()) c.kind = c.problem.substr(0, c.problem.find(':'));
-  if (!c.kernel.empty() && c.runs.empty()) c.runs = {{}};
+  if (c.kernel.empty()) {
+    c.kind = c.problem.substr(0, c.problem.find(':'));
+    c.runs.clear();
+  } else {
+    c.program.clear();
+    if (c.runs.empty()) c.runs = {{}};
+  }
   return c;
 }
 
