@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "db/transfer_internal.h"
+#include "engine/base/printable.h"
 
 namespace hone::db {
 namespace {
@@ -35,8 +36,10 @@ Result<bool> next_line(std::FILE* in, std::string& line) {
   }
 }
 
+// Messages repeat what the line has, and what a library says of it: enough of it is shown.
 Status at(const std::string& name, int64_t line, const Status& status) {
-  return {status.code(), fmt::format("{}:{}: {}", name, line, status.message())};
+  constexpr size_t kShown = 2000;
+  return {status.code(), fmt::format("{}:{}: {}", name, line, printable(status.message(), kShown))};
 }
 
 Status import_into(RecordWriter& writer, std::FILE* in, const std::string& name, const ImportOptions& options) {

@@ -8,6 +8,7 @@
 
 #include "engine/base/machine.h"
 #include "engine/base/machine_internal.h"
+#include "engine/base/printable.h"
 
 namespace hone {
 namespace {
@@ -53,8 +54,8 @@ Status read_features(const json& value, const std::string& field, FeatureSet& ou
     HONE_RETURN_IF_ERROR(read_text(entry, field, name));
     std::optional<Feature> feature = parse_feature(name);
     if (!feature) {
-      return invalid_argument(
-          fmt::format("field '{}' has the unknown feature '{}'; `hone info` lists the known names", field, name));
+      return invalid_argument(fmt::format("field '{}' has the unknown feature '{}'; `hone info` lists the known names",
+                                          field, printable(name, kShown)));
     }
     features.add(*feature);
   }
@@ -75,7 +76,7 @@ Status read_cache(const json& value, const std::string& field, CacheInfo& out) {
     } else if (key == "shared_by") {
       HONE_RETURN_IF_ERROR(read_integer(entry, name, 0, cache.shared_by));
     } else {
-      return invalid_argument(fmt::format("unknown field '{}'; known: bytes, source, shared_by", name));
+      return invalid_argument(fmt::format("unknown field '{}'; known: bytes, source, shared_by", printable(name)));
     }
   }
   out = cache;
@@ -96,7 +97,8 @@ Status read_cores(const json& value, const std::string& field, CoreClasses& out)
     } else if (key == "source") {
       HONE_RETURN_IF_ERROR(read_text(entry, name, cores.source));
     } else {
-      return invalid_argument(fmt::format("unknown field '{}'; known: all, performance, efficient, source", name));
+      return invalid_argument(
+          fmt::format("unknown field '{}'; known: all, performance, efficient, source", printable(name)));
     }
   }
   out = cores;
@@ -124,7 +126,8 @@ Status read_field(const std::string& key, const json& value, Machine& m) {
   if (key == "core_classes") return read_cores(value, key, m.cores);
   if (key == "numa_nodes") return read_integer(value, key, 1, m.numa_nodes);
   if (key == "hypervisor") return read_text(value, key, m.hypervisor);
-  return invalid_argument(fmt::format("unknown field '{}'; the fields are those of `hone info --json`", key));
+  return invalid_argument(
+      fmt::format("unknown field '{}'; the fields are those of `hone info --json`", printable(key)));
 }
 
 // No machine has features of two architectures.

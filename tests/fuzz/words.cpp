@@ -75,7 +75,9 @@ void numerics(const std::string& text) {
 void repeat_file(const std::string& text) {
   const Result<cli::FuzzCase> c = cli::parse_case(text);
   require(c);
-  if (c.ok()) require(cli::parse_case(cli::to_text(*c)));
+  if (!c.ok()) return;
+  const Result<cli::FuzzCase> again = cli::parse_case(cli::to_text(*c));
+  HONE_FUZZ_REQUIRE(again.ok() && *again == *c);
 }
 
 }  // namespace
