@@ -57,7 +57,8 @@ static_assert(static_cast<int>(hone::Code::kOk) == HONE_OK && static_cast<int>(h
 static_assert(static_cast<int>(hone::Code::kResourceExhausted) == HONE_RESOURCE_EXHAUSTED);
 static_assert(static_cast<int>(hone::Epilogue::kBias) == HONE_EPILOGUE_BIAS &&
               static_cast<int>(hone::Epilogue::kSilu) == HONE_EPILOGUE_SILU &&
-              static_cast<int>(hone::Epilogue::kResidual) == HONE_EPILOGUE_RESIDUAL);
+              static_cast<int>(hone::Epilogue::kResidual) == HONE_EPILOGUE_RESIDUAL &&
+              static_cast<int>(hone::Epilogue::kSwiglu) == HONE_EPILOGUE_SWIGLU);
 
 const char* text(const char* s) { return s == nullptr ? "" : s; }
 
@@ -87,7 +88,7 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
                         .max_m = c.max_m};
   for (size_t i = 0; i < c.epilogue_length; ++i) {
     const int step = hone::c_api::number_of(c.epilogue[i]);
-    if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_RESIDUAL)
+    if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_SWIGLU)
       return hone::invalid_argument("epilogue[" + std::to_string(i) + "] is not a hone_epilogue");
     spec.epilogue.push_back(static_cast<hone::Epilogue>(step));
   }

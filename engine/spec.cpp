@@ -17,7 +17,7 @@ constexpr std::array kEpilogues = {
     std::pair{Epilogue::kBias, EpilogueOp::kBias},         std::pair{Epilogue::kGeluTanh, EpilogueOp::kGeluTanh},
     std::pair{Epilogue::kGeluErf, EpilogueOp::kGeluErf},   std::pair{Epilogue::kSilu, EpilogueOp::kSilu},
     std::pair{Epilogue::kRelu, EpilogueOp::kRelu},         std::pair{Epilogue::kGate, EpilogueOp::kGate},
-    std::pair{Epilogue::kResidual, EpilogueOp::kResidual},
+    std::pair{Epilogue::kResidual, EpilogueOp::kResidual}, std::pair{Epilogue::kSwiglu, EpilogueOp::kSwiglu},
 };
 
 Result<EpilogueOp> op_of(Epilogue step) {

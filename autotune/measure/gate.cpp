@@ -34,7 +34,7 @@ Status differs(int64_t item, int64_t i, int64_t j, float got, float want) {
 
 OutputCheck::OutputCheck(const Operands& operands, uint64_t seed) : operands_(operands), state_(seed | 1) {
   const MatmulProblem& p = operands.problem();
-  agreed_.resize(static_cast<size_t>(p.batch * p.m * p.n));
+  agreed_.resize(static_cast<size_t>(p.batch * p.m * p.columns()));
 }
 
 Status OutputCheck::check(const MatmulProblem& shape, std::span<const float> c, bool* refuted) {
@@ -42,13 +42,13 @@ Status OutputCheck::check(const MatmulProblem& shape, std::span<const float> c, 
   if (shape.m == 0 || shape.n == 0) return {};
   HONE_RETURN_IF_ERROR(check_gaps(shape, c));
   const MatmulProblem& p = operands_.problem();
-  const int64_t known = std::min(agreed_rows_, shape.m);
+  const int64_t known = std::min(agreed_rows_, shape.m), n = p.columns();
   for (int64_t item = 0; item < shape.batch; ++item) {
     for (int64_t i = 0; i < known; ++i) {
       const float* got = c.data() + item * shape.batch_stride_c() + i * shape.row_stride_c();
-      const float* want = agreed_.data() + (item * p.m + i) * p.n;
-      if (std::memcmp(got, want, static_cast<size_t>(p.n) * sizeof(float)) == 0) continue;
-      for (int64_t j = 0; j < p.n; ++j) {
+      const float* want = agreed_.data() + (item * p.m + i) * n;
+      if (std::memcmp(got, want, static_cast<size_t>(n) * sizeof(float)) == 0) continue;
+      for (int64_t j = 0; j < n; ++j) {
         if (same_bits(got[j], want[j])) continue;
         const float truth = operands_.reference({item, {i}, {j}})[0];
         if (!same_bits(got[j], truth)) return differs(item, i, j, got[j], truth);
@@ -79,8 +79,8 @@ Status OutputCheck::check_new_rows(const MatmulProblem& shape, std::span<const f
   }
   for (int64_t item = 0; item < shape.batch; ++item)
     for (int64_t i = agreed_rows_; i < shape.m; ++i)
-      std::copy_n(c.data() + item * shape.batch_stride_c() + i * shape.row_stride_c(), p.n,
-                  agreed_.data() + (item * p.m + i) * p.n);
+      std::copy_n(c.data() + item * shape.batch_stride_c() + i * shape.row_stride_c(), p.columns(),
+                  agreed_.data() + (item * p.m + i) * p.columns());
   agreed_rows_ = shape.m;
   return {};
 }
@@ -91,24 +91,24 @@ Cells OutputCheck::sample(int64_t item, int64_t first_row, int64_t end_row) {
     state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;
     return static_cast<int64_t>(state_ % static_cast<uint64_t>(n));
   };
-  const int64_t k = std::max<int64_t>(p.k, 1), rows = end_row - first_row;
+  const int64_t k = std::max<int64_t>(p.k, 1), n = p.columns(), rows = end_row - first_row;
   std::set<int64_t> chosen_rows, chosen_cols;
-  const bool whole = rows <= kReferenceWork / k / std::max<int64_t>(p.n, 1);
+  const bool whole = rows <= kReferenceWork / k / std::max<int64_t>(n, 1);
   if (whole) {
     for (int64_t i = first_row; i < end_row; ++i) chosen_rows.insert(i);
-    for (int64_t j = 0; j < p.n; ++j) chosen_cols.insert(j);
+    for (int64_t j = 0; j < n; ++j) chosen_cols.insert(j);
   } else {
     chosen_rows = {first_row, end_row - 1};
     while (static_cast<int64_t>(chosen_rows.size()) < std::min(rows, kSampledRows))
       chosen_rows.insert(first_row + random_below(rows));
-    for (int64_t j = std::max<int64_t>(0, p.n - kTailColumns); j < p.n; ++j) chosen_cols.insert(j);
+    for (int64_t j = std::max<int64_t>(0, n - kTailColumns); j < n; ++j) chosen_cols.insert(j);
     const int64_t affordable = kReferenceWork / k / static_cast<int64_t>(chosen_rows.size());
-    const int64_t wanted = std::clamp<int64_t>(affordable, std::min<int64_t>(p.n, 16 + kTailColumns), p.n);
-    for (int64_t j = 0; j < std::min<int64_t>(p.n, 16); ++j) chosen_cols.insert(j);
-    if (wanted == p.n) {
-      for (int64_t j = 0; j < p.n; ++j) chosen_cols.insert(j);
+    const int64_t wanted = std::clamp<int64_t>(affordable, std::min<int64_t>(n, 16 + kTailColumns), n);
+    for (int64_t j = 0; j < std::min<int64_t>(n, 16); ++j) chosen_cols.insert(j);
+    if (wanted == n) {
+      for (int64_t j = 0; j < n; ++j) chosen_cols.insert(j);
     }
-    while (static_cast<int64_t>(chosen_cols.size()) < wanted) chosen_cols.insert(random_below(p.n));
+    while (static_cast<int64_t>(chosen_cols.size()) < wanted) chosen_cols.insert(random_below(n));
   }
   return {item, {chosen_rows.begin(), chosen_rows.end()}, {chosen_cols.begin(), chosen_cols.end()}};
 }
@@ -129,7 +129,7 @@ Status OutputCheck::check_gaps(const MatmulProblem& shape, std::span<const float
   for (int64_t row : rows) {
     if (const int64_t at = untouched(previous, row); at >= 0)
       return data_loss(fmt::format("element {} of C lies between rows and was written", at));
-    previous = row + shape.n;
+    previous = row + shape.columns();
   }
   return {};
 }

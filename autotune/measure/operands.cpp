@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "autotune/measure/values_internal.h"
+#include "engine/base/math.h"
 #include "kernels/matmul/program.h"
 #include "kernels/matmul/reference.h"
 
@@ -38,7 +40,7 @@ void fill(std::span<float> values, const Matrix& m, uint64_t key) {
   }
 }
 
-Matrix like_c(const MatmulProblem& p) { return {p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.n}; }
+Matrix like_c(const MatmulProblem& p) { return {p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.columns()}; }
 
 Matrix rows_of_b(const MatmulProblem& source) {
   const bool nt = source.b == BLayout::kNt;
@@ -114,6 +116,7 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
   if (weights_->packed.contains(width)) return {};
   MatmulProblem source = source_;
   source.epilogue.clear();
+  source.ldc = 0, source.sc = -1;  // of a C that may be narrower than without its epilogue
   HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(source, width, isa));
   HONE_ASSIGN_OR_RETURN(const jit::Executable executable, jit::make_executable(kernel, generator, isa));
   const int64_t each = matmul::packed_elements(p_.n, p_.k, width);
@@ -161,7 +164,7 @@ void Operands::reset_c(const MatmulProblem& shape, std::span<float> c) const {
   if (p_.beta == 0) return;
   for (int64_t item = 0; item < shape.batch; ++item)
     for (int64_t i = 0; i < shape.m; ++i)
-      for (int64_t j = 0; j < shape.n; ++j)
+      for (int64_t j = 0; j < shape.columns(); ++j)
         c[static_cast<size_t>(item * shape.batch_stride_c() + i * shape.row_stride_c() + j)] = initial_c(item, i, j);
 }
 
@@ -179,21 +182,34 @@ void Operands::copy_like_c(const MatmulProblem& shape, const float* from, std::s
   if (from == nullptr) return;
   for (int64_t item = 0; item < shape.batch; ++item)
     for (int64_t i = 0; i < shape.m; ++i)
-      std::copy_n(from + item * p_.batch_stride_c() + i * p_.row_stride_c(), shape.n,
+      std::copy_n(from + item * p_.batch_stride_c() + i * p_.row_stride_c(), shape.columns(),
                   to.data() + item * shape.batch_stride_c() + i * shape.row_stride_c());
 }
 
+// The cells as a problem of their own. With swiglu its columns are whole groups, the last filled up with the last cell,
+// as gate and up columns: what comes of the filling is dropped.
 std::vector<float> Operands::reference(const Cells& cells) const {
-  const auto rows = static_cast<int64_t>(cells.rows.size()), cols = static_cast<int64_t>(cells.cols.size());
+  const bool pairs = p_.swiglu();
+  std::vector<int64_t> cols = cells.cols;
+  if (pairs && !cols.empty())
+    cols.resize(static_cast<size_t>(round_up(std::ssize(cols), matmul::kSwigluColumns)), cols.back());
+  std::vector<int64_t> b_cols = cols;
+  if (pairs) {
+    b_cols.resize(2 * cols.size());
+    for (int64_t j = 0; j < std::ssize(cols); ++j) {
+      b_cols[static_cast<size_t>(matmul::gate_column(j))] = matmul::gate_column(cols[static_cast<size_t>(j)]);
+      b_cols[static_cast<size_t>(matmul::up_column(j))] = matmul::up_column(cols[static_cast<size_t>(j)]);
+    }
+  }
   MatmulProblem sub = p_;
-  sub.m = rows, sub.n = cols, sub.b = BLayout::kNt;
+  sub.m = std::ssize(cells.rows), sub.n = std::ssize(b_cols), sub.b = BLayout::kNt;
   sub.lda = sub.ldb = sub.ldc = 0;
   sub.batch = 1, sub.sa = sub.sb = sub.sc = -1;
   std::vector<float> a, b, bias, gate, residual, c;
   for (int64_t i : cells.rows) {
     const float* row = floats(a_) + cells.item * p_.batch_stride_a() + i * p_.row_stride_a();
     a.insert(a.end(), row, row + p_.k);
-    for (int64_t j : cells.cols) {
+    for (int64_t j : cols) {
       const int64_t at = cells.item * p_.batch_stride_c() + i * p_.row_stride_c() + j;
       c.push_back(initial_c(cells.item, i, j));
       if (!gate_.empty()) gate.push_back(floats(gate_)[at]);
@@ -201,7 +217,7 @@ std::vector<float> Operands::reference(const Cells& cells) const {
     }
   }
   const float* b_item = floats(weights_->rows) + cells.item * source_.batch_stride_b();
-  for (int64_t j : cells.cols) {
+  for (int64_t j : b_cols) {
     if (!bias_.empty()) bias.push_back(floats(bias_)[j]);
     for (int64_t p = 0; p < p_.k; ++p)
       b.push_back(source_.b == BLayout::kNt ? b_item[j * source_.row_stride_b() + p]
@@ -213,6 +229,11 @@ std::vector<float> Operands::reference(const Cells& cells) const {
                             .bias = bias.data(),
                             .gate = gate.data(),
                             .residual = residual.data()});
+  // Rows of the filled width, cut to the cells.
+  const size_t wide = cols.size(), asked = cells.cols.size();
+  for (size_t i = 1; wide != asked && i < cells.rows.size(); ++i)
+    std::copy_n(c.begin() + static_cast<int64_t>(i * wide), asked, c.begin() + static_cast<int64_t>(i * asked));
+  c.resize(cells.rows.size() * asked);
   return c;
 }
 

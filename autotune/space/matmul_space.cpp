@@ -49,6 +49,10 @@ class Enumeration {
 
  private:
   bool packed() const { return p_.b == BLayout::kPacked; }
+  // Of the blocks of any program but strips: sums have no place to wait in.
+  bool keeps_k_whole() const { return p_.beta != 0 || p_.swiglu(); }
+  // Whole pairs of gate and up columns, where those are to be multiplied.
+  bool fits_pairs(int64_t nr) const { return !p_.swiglu() || nr % (2 * matmul::kSwigluColumns) == 0; }
   int threads() const { return target_.threads.empty() ? 1 : target_.threads.back(); }
   int64_t n() const { return std::max<int64_t>(p_.n, 1); }
   int64_t k() const { return std::max<int64_t>(p_.k, 1); }
@@ -97,7 +101,9 @@ class Enumeration {
         const int64_t nv = tile.nr / isa_info(isa).lanes_f32();
         // Widths that tell memory apart: 1, 2, 4, 8, 16 streams and what just fits beside the rows.
         const bool sensible = (nv & (nv - 1)) == 0 || nv == 3 || nv == 6 || nv == 12;
-        if (tile.mr != mr || !sensible || tile.nr >= 2 * round_up(n(), isa_info(isa).lanes_f32())) continue;
+        if (tile.mr != mr || !sensible || !fits_pairs(tile.nr) ||
+            tile.nr >= 2 * round_up(n(), isa_info(isa).lanes_f32()))
+          continue;
         few_rows_tile(base(isa, tile));
       }
     }
@@ -150,7 +156,7 @@ class Enumeration {
     t.prefetch_next = true;
     t.unroll_k = 2;
     for (int64_t depth : {int64_t{128}, int64_t{256}, int64_t{512}, int64_t{1024}, k()}) {
-      if (p_.beta != 0 && depth != k()) continue;
+      if (keeps_k_whole() && depth != k()) continue;
       t.kc = std::min(k(), even_part(k(), depth, 8));
       for (int64_t tiles : {1, 2}) {
         t.nc = tiles * t.nr;
@@ -180,7 +186,7 @@ class Enumeration {
   void small_blocks(TransformProgram t) {
     t.parallel = ParallelDim::kN;
     for (int64_t kc : {int64_t{256}, int64_t{512}}) {
-      t.kc = p_.beta != 0 ? k() : even_part(k(), kc, 8);
+      t.kc = keeps_k_whole() ? k() : even_part(k(), kc, 8);
       t.nc = fit_multiple(target_.caches.l2 / 2 / 4 / t.kc, t.nr);
       t.unroll_k = 1;
       add(t);
@@ -197,7 +203,8 @@ class Enumeration {
     const IsaInfo& info = isa_info(isa);
     std::set<std::pair<int64_t, int64_t>> chosen;
     const int64_t lanes = info.lanes_f32();
-    for (int64_t nv : {1, 2, 3, 4, 6}) {
+    for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
+      if (!fits_pairs(nv * lanes) || (nv == 8 && !p_.swiglu())) continue;
       int64_t largest = 0;
       for (const RegisterTile& tile : matmul::register_tiles(isa))
         if (tile.nr == nv * lanes) largest = std::max(largest, tile.mr);
@@ -219,7 +226,7 @@ class Enumeration {
 
   // k-steps of a block: all of k, and even cuts of it, the one first whose panel takes a quarter of L2.
   std::vector<int64_t> depths(const TransformProgram& t) const {
-    if (p_.beta != 0 && t.pack_b != PackB::kStrip) return {k()};
+    if (keeps_k_whole() && t.pack_b != PackB::kStrip) return {k()};
     const int64_t center = std::min(k(), even_part(k(), fit_multiple(target_.caches.l2 / 4 / 4 / t.nr, 64), 8));
     std::set<int64_t> chosen = {center};
     for (int64_t kc : {int64_t{256}, int64_t{384}, int64_t{512}, int64_t{1024}, int64_t{2048}})

@@ -1,4 +1,4 @@
-// Which epilogue ops are activations of kernels/math; the others take an operand.
+// Which epilogue ops are activations of kernels/math; the others take an operand, or a second column.
 #pragma once
 
 #include <optional>
@@ -21,6 +21,7 @@ constexpr std::optional<math::Activation> activation_of(EpilogueOp op) {
     case EpilogueOp::kBias:
     case EpilogueOp::kGate:
     case EpilogueOp::kResidual:
+    case EpilogueOp::kSwiglu:
       return std::nullopt;
   }
   return std::nullopt;

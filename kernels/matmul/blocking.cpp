@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "engine/base/math.h"
 #include "kernels/matmul/lower_internal.h"
@@ -60,7 +61,7 @@ int64_t panel_width(const IsaInfo& isa) {
 // in steps of `unit`.
 int64_t few_rows_width(int64_t rows, int64_t n, const IsaInfo& isa, int64_t unit) {
   const int64_t lanes = isa.lanes_f32(), step = unit / lanes;
-  int64_t nv = 4;
+  int64_t nv = round_up(4, step);
   auto needed = [&](int64_t v) { return rows * v + std::min(rows, v) + 1; };
   while (nv > step && (needed(nv) > isa.vector_registers || (nv - step) * lanes >= n)) nv -= step;
   return nv * lanes;
@@ -88,7 +89,10 @@ RegisterTile wide_tile(const IsaInfo& info, int64_t m, int64_t n, int64_t unit) 
   double least = std::numeric_limits<double>::infinity();
   for (int64_t nv = step; nv <= std::max(step, std::min<int64_t>(vectors, 4)); nv += step) {
     // What the accumulators leave: a row of B and one broadcast of A. One vector wide, more rows only add loads.
-    const int64_t rows = balanced_rows(m, std::min<int64_t>((info.vector_registers - nv - 1) / nv, 16));
+    int64_t most = std::min<int64_t>((info.vector_registers - nv - 1) / nv, 16);
+    // A width that is not ours to choose may be more vectors than rows fit beside: then rows of A are kept instead.
+    while (nv == step && (most + 1) * nv + std::min(most + 1, nv) + 1 <= info.vector_registers) ++most;
+    const int64_t rows = balanced_rows(m, std::min<int64_t>(most, 16));
     const int64_t tail = vectors % nv;
     double cycles = static_cast<double>(vectors / nv) * step_cycles(rows, nv, lanes);
     if (tail != 0) cycles += step_cycles(rows, tail, lanes);
@@ -106,17 +110,22 @@ void fit_rows(TransformProgram& p, const IsaInfo& isa) {
 // k in even cuts of about `largest`: a short last block would cost as much in C traffic as a whole one.
 int64_t even_depth(int64_t k, int64_t largest) { return std::min(k, round_up(ceil_div(k, ceil_div(k, largest)), 8)); }
 
-// What the width of a tile is a multiple of: panels of weights that are yet to be packed are ours to choose.
+// Panels of weights that are yet to be packed are ours to choose.
 int64_t unit_of(const MatmulProblem& problem, const IsaInfo& isa, int64_t panel) {
   return problem.b == BLayout::kPacked && panel == 0 ? panel_width(isa) : isa.lanes_f32();
+}
+
+// What the width of a tile is a multiple of: `unit`, and with swiglu whole pairs of gate and up columns.
+int64_t tile_step(const MatmulProblem& problem, int64_t unit) {
+  return problem.swiglu() ? std::lcm(unit, 2 * kSwigluColumns) : unit;
 }
 
 TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                           int64_t panel) {
   const IsaInfo& isa = isa_info(target.isa);
   p.mr = std::max<int64_t>(problem.m, 1);
-  p.nr = few_rows_width(p.mr, problem.n, isa, unit_of(problem, isa, panel));
-  if (panel > 0) p.nr = fit_multiple(p.nr, panel);
+  p.nr = few_rows_width(p.mr, problem.n, isa, tile_step(problem, unit_of(problem, isa, panel)));
+  if (panel > 0) p.nr = fit_multiple(p.nr, tile_step(problem, panel));
   fit_rows(p, isa);
   if (panel == 0) p.mr = balanced_rows(problem.m, p.mr);
   p.mc = round_up(std::max<int64_t>(problem.m, 1), p.mr);
@@ -141,8 +150,8 @@ bool rows_collide(const MatmulProblem& problem, int64_t mr, const BlockingCaches
   return problem.row_stride_a() * 4 % 4096 == 0 && mr > ways + 2;
 }
 
-// beta keeps k whole, so blocks may outgrow any workspace: then A and nn rows of B are read in place, nt rows in
-// strips.
+// beta and swiglu keep k whole, so blocks may outgrow any workspace: then A and nn rows of B are read in place, nt rows
+// in strips.
 void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
   if (packed_bytes(problem, p) <= kMaxPackedBytes) return;
   p.pack_a = PackA::kNone;
@@ -158,7 +167,7 @@ void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
 // k-steps of a panel: all of k where it fits.
 int64_t panel_depth(const MatmulProblem& problem, const TransformProgram& p, const BlockingCaches& caches) {
   const int64_t k = std::max<int64_t>(problem.k, 1);
-  if (problem.beta != 0) return k;
+  if (problem.beta != 0 || problem.swiglu()) return k;
   int64_t largest = caches.l2 / 4 / 4 / p.nr;
   if (p.prefetch_next && problem.m <= kSomeRows)
     largest = std::min(largest, problem.m <= kVeryFewRows ? kVeryShortDepth : kShortDepth);
@@ -189,9 +198,10 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   const int64_t m = std::max<int64_t>(problem.m, 1), n = std::max<int64_t>(problem.n, 1),
                 k = std::max<int64_t>(problem.k, 1);
   const IsaInfo& isa = isa_info(target.isa);
-  const RegisterTile wide = wide_tile(isa, m, n, unit_of(problem, isa, panel));
+  const RegisterTile wide = wide_tile(isa, m, n, tile_step(problem, unit_of(problem, isa, panel)));
+  const int64_t given = tile_step(problem, panel);
   p.mr = wide.mr;
-  p.nr = panel > 0 ? fit_multiple(std::max(wide.nr, panel), panel) : wide.nr;
+  p.nr = panel > 0 ? fit_multiple(std::max(wide.nr, given), given) : wide.nr;
   fit_rows(p, isa);
   p.order = TileOrder::kIj;
   p.unroll_k = static_cast<int>(k <= kShortK ? k : 2);
@@ -249,7 +259,7 @@ TransformProgram adapt(const MatmulProblem& problem, int64_t tuned_m, TransformP
   note("mr", p.mr, rows);
   p.mr = rows;
   p.mc = round_up(p.mc, rows);
-  const int64_t step = std::max<int64_t>(p.lanes, problem.b == BLayout::kPacked ? p.panel : 0);
+  const int64_t step = tile_step(problem, std::max<int64_t>(p.lanes, problem.b == BLayout::kPacked ? p.panel : 0));
   const int64_t nr = p.nr;
   while (p.nr > step && tile_registers(p) > isa_info(p.isa).vector_registers) p.nr -= step;
   if (p.nr != nr) {

@@ -1,5 +1,6 @@
 // The epilogue as LoopIR. Order is part of the numerics: v = T; v = alpha v; v = fma(beta, C, v); then the chain, one
-// rounding per operation, activations as in kernels/math.
+// rounding per operation, activations as in kernels/math. With swiglu there are two v, one of the gate's column and one
+// of the up projection's, until it multiplies them.
 #include "kernels/matmul/activation_internal.h"
 #include "kernels/matmul/lower_internal.h"
 
@@ -15,6 +16,7 @@ EpilogueEmitter::EpilogueEmitter(Builder& builder, const MatmulProblem& problem,
   w_ = b_.reg("w", {.lanes = lanes});
   if (p_.alpha != 1) alpha_ = b_.reg("alpha", {.lanes = lanes});
   if (p_.beta != 0) beta_ = b_.reg("beta", {.lanes = lanes});
+  if (p_.swiglu() && p_.has(EpilogueOp::kBias)) up_bias_ = b_.reg("u", {.lanes = lanes});
 }
 
 void EpilogueEmitter::declare() {
@@ -22,6 +24,7 @@ void EpilogueEmitter::declare() {
   if (beta_ >= 0) b_.constant(Builder::at(beta_), p_.beta);
   for (EpilogueOp op : p_.epilogue)
     if (const std::optional<math::Activation> a = activation_of(op)) ops_.declare(*a);
+  if (p_.swiglu()) ops_.declare(math::Activation::kSilu);
 }
 
 void EpilogueEmitter::emit(const EpilogueAccesses& at, RegRef mask) {
@@ -39,9 +42,23 @@ void EpilogueEmitter::emit(const EpilogueAccesses& at, RegRef mask) {
 void EpilogueEmitter::apply(EpilogueOp op, const EpilogueAccesses& at, RegRef mask) {
   const RegRef v = Builder::at(v_), w = Builder::at(w_);
   if (const std::optional<math::Activation> a = activation_of(op)) return ops_.apply(*a, v);
+  if (op == EpilogueOp::kSwiglu) return swiglu(at);
   const ir::Access& operand = op == EpilogueOp::kBias ? at.bias : op == EpilogueOp::kGate ? at.gate : at.residual;
   b_.load(w, operand, mask);
   b_.binary(op == EpilogueOp::kGate ? BinaryOp::kMul : BinaryOp::kAdd, v, v, w);
+}
+
+// The up columns are not loaded before silu is through with its temporaries. No mask: both halves are whole vectors.
+void EpilogueEmitter::swiglu(const EpilogueAccesses& at) {
+  const RegRef v = Builder::at(v_), w = Builder::at(w_);
+  ops_.apply(math::Activation::kSilu, v);
+  b_.load(w, at.up);
+  if (alpha_ >= 0) b_.binary(BinaryOp::kMul, w, Builder::at(alpha_), w);
+  if (up_bias_ >= 0) {
+    b_.load(Builder::at(up_bias_), at.up_bias);
+    b_.binary(BinaryOp::kAdd, w, w, Builder::at(up_bias_));
+  }
+  b_.binary(BinaryOp::kMul, v, v, w);
 }
 
 }  // namespace hone::matmul

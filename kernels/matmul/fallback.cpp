@@ -99,15 +99,32 @@ Strip strip_of(const MatmulProblem& p, const float* b, const PackedB& packed, in
   return {buffer, kWidth};
 }
 
-// v (the sums of one row of the strip) through alpha, beta and the chain, into C at element `at`.
-void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, int64_t at, int64_t width, float* v) {
-  if (p.alpha != 1)
-    for (int64_t c = 0; c < width; ++c) v[c] = p.alpha * v[c];
+void scale_row(const MatmulProblem& p, int64_t width, float* v) {
+  if (p.alpha == 1) return;
+  for (int64_t c = 0; c < width; ++c) v[c] = p.alpha * v[c];
+}
+
+// v = silu(v) * up, `up` being the sums of the up columns that belong to v's from column j of B on.
+void pair_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, float* v, float* up) {
+  scale_row(p, kWidth, up);
+  if (p.has(EpilogueOp::kBias))
+    for (int64_t c = 0; c < kWidth; ++c) up[c] = up[c] + o.bias[j + kSwigluColumns + c];
+  math::activate_array(math::Activation::kSilu, v, v, kWidth);
+  for (int64_t c = 0; c < kWidth; ++c) v[c] = v[c] * up[c];
+}
+
+// v (the sums of one row of the strip, from column j of B on) through alpha, beta and the chain, into C at element
+// `at`. `up`: see pair_row().
+void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, int64_t at, int64_t width, float* v,
+                float* up) {
+  scale_row(p, width, v);
   if (p.beta != 0)
     for (int64_t c = 0; c < width; ++c) v[c] = ScalarOps::fma(p.beta, o.c[at + c], v[c]);
   for (EpilogueOp op : p.epilogue) {
     if (const std::optional<math::Activation> activation = activation_of(op)) {
       math::activate_array(*activation, v, v, width);
+    } else if (op == EpilogueOp::kSwiglu) {
+      pair_row(p, o, j, v, up);
     } else if (op == EpilogueOp::kGate) {
       for (int64_t c = 0; c < width; ++c) v[c] = v[c] * o.gate[at + c];
     } else {
@@ -122,30 +139,39 @@ struct Block {
   int64_t item, row, rows, strip;
 };
 
-void run_block(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, const Block& block) {
+// The sums of the 16 columns of B from j on.
+void sum_columns(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, const Block& block, int64_t j,
+                 float (*sums)[kWidth]) {
+  if (p.alpha == 0) return;
   alignas(64) float buffer[kChunk * kWidth];
-  alignas(64) float sums[kRows][kWidth] = {};
-  const int64_t j = block.strip * kWidth, width = std::min(kWidth, p.n - j);
-  if (p.alpha != 0 && p.k > 0) {
-    const int64_t lda = p.row_stride_a();
-    const float* a = o.a + block.item * p.batch_stride_a() + block.row * lda;
-    const float* b = o.b + block.item * (p.b == BLayout::kPacked ? packed.batch_stride : p.batch_stride_b());
-    const auto rows = math::cpu_has_avx2_fma() ? rows_avx2 : rows_any;
-    for (int64_t q = 0; q < p.k; q += kChunk) {
-      const int64_t depth = std::min(kChunk, p.k - q);
-      const Strip strip = strip_of(p, b, packed, q, depth, j, block.rows > 4, buffer);
-      rows(a + q, lda, block.rows, strip, depth, sums);
-    }
+  const int64_t lda = p.row_stride_a();
+  const float* a = o.a + block.item * p.batch_stride_a() + block.row * lda;
+  const float* b = o.b + block.item * (p.b == BLayout::kPacked ? packed.batch_stride : p.batch_stride_b());
+  const auto rows = math::cpu_has_avx2_fma() ? rows_avx2 : rows_any;
+  for (int64_t q = 0; q < p.k; q += kChunk) {
+    const int64_t depth = std::min(kChunk, p.k - q);
+    const Strip strip = strip_of(p, b, packed, q, depth, j, block.rows > 4, buffer);
+    rows(a + q, lda, block.rows, strip, depth, sums);
   }
+}
+
+void run_block(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, const Block& block) {
+  static_assert(kWidth == kSwigluColumns, "a strip of C is made of one strip of gate columns and one of up columns");
+  alignas(64) float sums[kRows][kWidth] = {}, ups[kRows][kWidth] = {};
+  const int64_t j = block.strip * kWidth, width = std::min(kWidth, p.columns() - j);
+  const bool pairs = p.swiglu();
+  const int64_t column = pairs ? gate_column(j) : j;
+  sum_columns(p, o, packed, block, column, sums);
+  if (pairs) sum_columns(p, o, packed, block, column + kWidth, ups);
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t at = block.item * p.batch_stride_c() + (block.row + r) * p.row_stride_c() + j;
-    finish_row(p, o, j, at, width, sums[r]);
+    finish_row(p, o, column, at, width, sums[r], ups[r]);
   }
 }
 
 }  // namespace
 
-int64_t fallback_strips(const MatmulProblem& p) { return (p.n + kWidth - 1) / kWidth; }
+int64_t fallback_strips(const MatmulProblem& p) { return (p.columns() + kWidth - 1) / kWidth; }
 
 void fallback_matmul(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed,
                      const FallbackRange& range) {

@@ -12,7 +12,7 @@
 
 namespace hone::matmul {
 
-// Columns in one strip, the unit in which callers divide n among threads.
+// Columns of C in one strip, the unit in which callers divide it among threads.
 inline constexpr int64_t kFallbackColumns = 16;
 int64_t fallback_strips(const MatmulProblem& problem);
 

@@ -22,16 +22,17 @@ GuardedOperands::GuardedOperands(const MatmulProblem& problem, int64_t panel, ui
   const MatmulProblem& p = problem_;
   operands_.a = matrix(a_, p.batch_stride_a(), p.m, p.k, p.row_stride_a(), true);
   make_b(panel);
-  operands_.c = matrix(c_, p.batch_stride_c(), p.m, p.n, p.row_stride_c(), p.beta != 0);
+  operands_.c = matrix(c_, p.batch_stride_c(), p.m, p.columns(), p.row_stride_c(), p.beta != 0);
   initial_c_.assign(operands_.c, operands_.c + c_elements());
   if (p.has(EpilogueOp::kBias)) {
     float* bias = allocate(bias_, p.n);
     for (int64_t j = 0; j < p.n; ++j) bias[j] = values_.next();
     operands_.bias = bias;
   }
-  if (p.has(EpilogueOp::kGate)) operands_.gate = matrix(gate_, p.batch_stride_c(), p.m, p.n, p.row_stride_c(), true);
+  if (p.has(EpilogueOp::kGate))
+    operands_.gate = matrix(gate_, p.batch_stride_c(), p.m, p.columns(), p.row_stride_c(), true);
   if (p.has(EpilogueOp::kResidual))
-    operands_.residual = matrix(residual_, p.batch_stride_c(), p.m, p.n, p.row_stride_c(), true);
+    operands_.residual = matrix(residual_, p.batch_stride_c(), p.m, p.columns(), p.row_stride_c(), true);
 }
 
 float* GuardedOperands::allocate(Buffer& buffer, int64_t elements) {
@@ -72,7 +73,8 @@ void GuardedOperands::make_b(int64_t panel) {
 }
 
 int64_t GuardedOperands::c_elements() const {
-  return elements_of(problem_.batch, problem_.batch_stride_c(), problem_.m, problem_.n, problem_.row_stride_c());
+  return elements_of(problem_.batch, problem_.batch_stride_c(), problem_.m, problem_.columns(),
+                     problem_.row_stride_c());
 }
 
 void GuardedOperands::reset_c() { std::copy(initial_c_.begin(), initial_c_.end(), operands_.c); }

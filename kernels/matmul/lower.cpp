@@ -14,6 +14,9 @@
 // exactly, so every program gives the same bits. Columns beyond the last whole register tile get code of their own,
 // with the vectors that are really there and a lane mask on the last; rows beyond the last whole tile are versions of
 // the same body.
+//
+// swiglu: a tile holds gate and up columns of the same outputs, all of k in one pass, and its epilogue reads 32 sums
+// for 16 elements of C.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,7 +98,7 @@ class MatmulLowering {
       }
       return b_.buffer({.name = name, .scope = scope, .extents = std::move(extents), .strides = std::move(strides)});
     };
-    const int64_t n = p_.n, k = p_.k;
+    const int64_t n = p_.n, k = p_.k, columns = p_.columns();
     const Affine ldc = std::max<int64_t>(p_.row_stride_c(), 1);
     a_ = argument("A", Scope::kIn, sa, {m_, k}, {std::max<int64_t>(p_.row_stride_a(), 1), 1});
     if (p_.b == BLayout::kPacked) {
@@ -105,11 +108,11 @@ class MatmulLowering {
       const bool nt = p_.b == BLayout::kNt;
       bm_ = argument("B", Scope::kIn, sb, {nt ? n : k, nt ? k : n}, {std::max<int64_t>(p_.row_stride_b(), 1), 1});
     }
-    c_ = argument("C", p_.beta != 0 ? Scope::kInOut : Scope::kOut, sc, {m_, n}, {ldc, 1});
+    c_ = argument("C", p_.beta != 0 ? Scope::kInOut : Scope::kOut, sc, {m_, columns}, {ldc, 1});
     if (p_.has(EpilogueOp::kBias))
       bias_ = b_.buffer({.name = "bias", .scope = Scope::kIn, .extents = {n}, .strides = {1}});
-    if (p_.has(EpilogueOp::kGate)) gate_ = argument("gate", Scope::kIn, sc, {m_, n}, {ldc, 1});
-    if (p_.has(EpilogueOp::kResidual)) residual_ = argument("residual", Scope::kIn, sc, {m_, n}, {ldc, 1});
+    if (p_.has(EpilogueOp::kGate)) gate_ = argument("gate", Scope::kIn, sc, {m_, columns}, {ldc, 1});
+    if (p_.has(EpilogueOp::kResidual)) residual_ = argument("residual", Scope::kIn, sc, {m_, columns}, {ldc, 1});
     declare_workspaces();
   }
 
@@ -491,7 +494,8 @@ class MatmulLowering {
   RegRef acc(Affine r, Affine v) const { return Builder::at(acc_, {std::move(r), std::move(v)}); }
 
   Access c_at(BufferId buffer, const Block& block, const Tile& tile, const Affine& r, const Affine& c) const {
-    return at(buffer, {block.row + tile.row_in_block + r, (block.tile + tile.tile_in_block) * t_.nr + c});
+    const int64_t tile_columns = p_.swiglu() ? t_.nr / 2 : t_.nr;
+    return at(buffer, {block.row + tile.row_in_block + r, (block.tile + tile.tile_in_block) * tile_columns + c});
   }
 
   void tail_mask(const Tile& tile) {
@@ -516,6 +520,7 @@ class MatmulLowering {
   void epilogue(const Block& block, const Tile& tile, const Affine& rows) {
     EpilogueEmitter emitter(b_, p_, t_.lanes);
     emitter.declare();
+    if (p_.swiglu()) return pairs_of_columns(emitter, block, tile, rows);
     auto vector = [&](Affine r, Affine c, RegRef mask) {
       auto of = [&](BufferId buffer) { return c_at(buffer, block, tile, r, c); };
       const Access sum = sums_via_tile() ? at(tw_, {r, c}) : of(c_);
@@ -530,6 +535,27 @@ class MatmulLowering {
     b_.serial("er", 0, rows, 1, [&](Affine r) {
       if (whole > 0) b_.serial("ec", 0, whole, t_.lanes, [&](Affine c) { vector(r, c, {}); });
       if (whole < tile.cols) vector(r, whole, Builder::at(mask_));
+    });
+  }
+
+  // swiglu: 16 columns of C come of 32 of the tile. n is a multiple of those and so are tiles, whole or not: no masks.
+  void pairs_of_columns(EpilogueEmitter& emitter, const Block& block, const Tile& tile, const Affine& rows) {
+    const Affine first = (block.tile + tile.tile_in_block) * t_.nr;
+    auto vector = [&](const Affine& r, const Affine& group, const Affine& lane) {
+      const Affine gate = group * 2 + lane, up = gate + kSwigluColumns, c = group + lane;
+      EpilogueAccesses accesses{
+          .sum = at(tw_, {r, gate}), .sum_masked = false, .c = c_at(c_, block, tile, r, c), .up = at(tw_, {r, up})};
+      if (p_.has(EpilogueOp::kBias))
+        accesses.bias = at(bias_, {first + gate}), accesses.up_bias = at(bias_, {first + up});
+      if (p_.has(EpilogueOp::kGate)) accesses.gate = c_at(gate_, block, tile, r, c);
+      if (p_.has(EpilogueOp::kResidual)) accesses.residual = c_at(residual_, block, tile, r, c);
+      emitter.emit(accesses, {});
+    };
+    b_.serial("er", 0, rows, 1, [&](const Affine& r) {
+      b_.serial("eg", 0, tile.cols / 2, kSwigluColumns, [&](const Affine& group) {
+        if (t_.lanes == kSwigluColumns) return vector(r, group, 0);
+        b_.serial("ec", 0, kSwigluColumns, t_.lanes, [&](const Affine& lane) { vector(r, group, lane); });
+      });
     });
   }
 

@@ -51,6 +51,7 @@ struct EpilogueAccesses {
   bool sum_masked;  // the sum lies in C (whose tail must not be touched) rather than in the workspace
   ir::Access c;
   ir::Access bias = {}, gate = {}, residual = {};
+  ir::Access up = {}, up_bias = {};  // swiglu: of the up columns, where sum and bias are those of the gate's
 };
 
 // Emits what follows the sum: alpha, beta, then the chain of the problem, on one vector at a time, in a rolled loop.
@@ -67,11 +68,12 @@ class EpilogueEmitter {
 
  private:
   void apply(EpilogueOp op, const EpilogueAccesses& at, ir::RegRef mask);
+  void swiglu(const EpilogueAccesses& at);
 
   ir::Builder& b_;
   const MatmulProblem& p_;
   math::IrOps ops_;
-  ir::RegId v_, w_, alpha_ = -1, beta_ = -1;
+  ir::RegId v_, w_, alpha_ = -1, beta_ = -1, up_bias_ = -1;
 };
 
 }  // namespace hone::matmul

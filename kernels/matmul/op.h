@@ -27,7 +27,7 @@ struct Op {
   // A, B and C once.
   static double bytes(const Problem& p) {
     const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-    return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * n);
+    return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * static_cast<double>(p.columns()));
   }
   // B: what a decoder streams.
   static double streamed_bytes(const Problem& p) { return 4.0 * static_cast<double>(p.n) * static_cast<double>(p.k); }

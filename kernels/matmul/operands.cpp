@@ -34,7 +34,7 @@ Status check_overlap(const MatmulProblem& p, const MatmulOperands& o, const Pack
   if (product && p.b == BLayout::kPacked && packed.width < 1) {
     return invalid_argument("b=packed needs the width of its panels, got " + std::to_string(packed.width));
   }
-  const int64_t c = span(p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.n);
+  const int64_t c = span(p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.columns());
   const struct {
     const char* name;
     const float* data;

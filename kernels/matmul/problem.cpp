@@ -29,6 +29,8 @@ std::string_view epilogue_name(EpilogueOp op) {
       return "*gate";
     case EpilogueOp::kResidual:
       return "+residual";
+    case EpilogueOp::kSwiglu:
+      return "+swiglu";
   }
   return "?";
 }
@@ -100,8 +102,9 @@ Status check_sizes(const MatmulProblem& p) {
     return invalid_argument(
         fmt::format("ldb={} is less than a row of B ({}={})", p.ldb, p.b == BLayout::kNt ? "k" : "n", b_row));
   }
-  if (p.ldc != 0 && p.ldc < p.n) {
-    return invalid_argument(fmt::format("ldc={} is less than a row of C (n={})", p.ldc, p.n));
+  if (p.ldc != 0 && p.ldc < p.columns()) {
+    return invalid_argument(
+        fmt::format("ldc={} is less than a row of C ({}={})", p.ldc, p.swiglu() ? "n/2" : "n", p.columns()));
   }
   return {};
 }
@@ -118,7 +121,8 @@ Status check_extents(const MatmulProblem& p) {
       extent(p.batch, p.sb, b_rows, p.row_stride_b(), b_cols, bytes) < 0) {
     return too_large("B", p);
   }
-  if (!product_fits(p.m, p.row_stride_c(), bytes) || extent(p.batch, p.sc, p.m, p.row_stride_c(), p.n, bytes) < 0) {
+  if (!product_fits(p.m, p.row_stride_c(), bytes) ||
+      extent(p.batch, p.sc, p.m, p.row_stride_c(), p.columns(), bytes) < 0) {
     return too_large("C", p);
   }
   return {};
@@ -133,12 +137,32 @@ Status check_batch_strides(const MatmulProblem& p) {
         fmt::format("sb={} with b=packed: leave it out (a B for each) or write sb=0 (shared)", p.sb));
   }
   if (p.batch == 1 || p.sc < 0 || p.m == 0 || p.n == 0) return {};
-  const int64_t ldc = p.row_stride_c();
-  const bool apart = p.sc >= static_cast<int128>(p.m - 1) * ldc + p.n;                     // one C after the other
-  const bool woven = p.sc >= p.n && static_cast<int128>(p.batch - 1) * p.sc + p.n <= ldc;  // side by side within a row
+  const int64_t ldc = p.row_stride_c(), n = p.columns();
+  const bool apart = p.sc >= static_cast<int128>(p.m - 1) * ldc + n;                   // one C after the other
+  const bool woven = p.sc >= n && static_cast<int128>(p.batch - 1) * p.sc + n <= ldc;  // side by side within a row
   if (apart || woven) return {};
   return invalid_argument(fmt::format("sc={} makes the C of two batch items overlap; m={} rows of ldc={} need sc >= {}",
-                                      p.sc, p.m, ldc, (p.m - 1) * ldc + p.n));
+                                      p.sc, p.m, ldc, (p.m - 1) * ldc + n));
+}
+
+Status check_swiglu(const MatmulProblem& p) {
+  if (p.n % (2 * kSwigluColumns) != 0)
+    return invalid_argument(
+        fmt::format("n={} is not a multiple of {}: +swiglu takes {} columns of the gate and {} of "
+                    "the up projection in turns",
+                    p.n, 2 * kSwigluColumns, kSwigluColumns, kSwigluColumns));
+  if (p.beta != 0)
+    return invalid_argument(fmt::format("beta={} adds C to T, but +swiglu makes C of half as many columns", p.beta));
+  if (std::count(p.epilogue.begin(), p.epilogue.end(), EpilogueOp::kSwiglu) > 1)
+    return invalid_argument("+swiglu appears twice; the columns pair up once");
+  const auto swiglu = std::find(p.epilogue.begin(), p.epilogue.end(), EpilogueOp::kSwiglu);
+  for (auto op = p.epilogue.begin(); op != p.epilogue.end(); ++op) {
+    if (op < swiglu && *op != EpilogueOp::kBias)
+      return invalid_argument(fmt::format("{} cannot come before +swiglu, only +bias can", epilogue_name(*op)));
+    if (op > swiglu && *op == EpilogueOp::kBias)
+      return invalid_argument("+bias has an element for each of the n columns, so it has to come before +swiglu");
+  }
+  return {};
 }
 
 Status check_epilogue(const MatmulProblem& p) {
@@ -149,7 +173,7 @@ Status check_epilogue(const MatmulProblem& p) {
       return invalid_argument(fmt::format("{} appears twice; its operand exists once", epilogue_name(op)));
     }
   }
-  return {};
+  return p.swiglu() ? check_swiglu(p) : Status();
 }
 
 }  // namespace
@@ -167,7 +191,7 @@ Status validate(const MatmulProblem& p) {
 MatmulProblem canonical(MatmulProblem p) {
   if (p.lda == p.k) p.lda = 0;
   if (p.ldb == (p.b == BLayout::kNt ? p.k : p.n)) p.ldb = 0;
-  if (p.ldc == p.n) p.ldc = 0;
+  if (p.ldc == p.columns()) p.ldc = 0;
   if (p.batch == 1) p.sa = p.sb = p.sc = -1;
   const MatmulProblem dense = [&] {
     MatmulProblem d = p;

@@ -6,6 +6,12 @@
 // alpha == 1 and beta == 0 are no operations: without beta C is never read, and with alpha == 0 neither are A and B (T
 // = 0). A is [m, k] with rows lda apart. B is [k, n] (nn), [n, k] (nt, as model files store weights) with rows ldb
 // apart, or packed into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n].
+//
+// swiglu makes one column of two: B holds the columns of a gate and an up projection in turns of 16, [32 g, 32 g + 16)
+// the gate's 16 g.. and [32 g + 16, 32 g + 32) the up projection's, so that one register tile has both. Then C, gate
+// and residual have F = n / 2 columns, and C[i, j] = silu(T[i, gate_column(j)]) * T[i, up_column(j)], alpha and bias
+// applied to both before.
+//
 // batch > 1 repeats this at strides sa, sb, sc (elements); sa and sb may be 0 (shared). bias is shared by all.
 #pragma once
 
@@ -25,13 +31,20 @@ enum class BLayout : uint8_t { kNn, kNt, kPacked };
 //   bias: v + bias[j]   gate: v * gate[i, j]   residual: v + residual[i, j]
 //   gelu_tanh: 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))    gelu_erf: 0.5 v (1 + erf(v / sqrt(2)))
 //   silu: v / (1 + exp(-v))    relu: max(0, v), NaN stays NaN
-enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual };
+//   swiglu: silu(v) * u, u being what became of the up column so far. Only bias may come before it, and not after.
+enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual, kSwiglu };
+inline constexpr int kEpilogueOps = static_cast<int>(EpilogueOp::kSwiglu) + 1;
 // Canonical text with its sign: "+bias", "+gelu_tanh" ("+gelu" parses as it), "+gelu_erf", "+silu", "+relu", "*gate",
-// "+residual".
+// "+residual", "+swiglu".
 std::string_view epilogue_name(EpilogueOp op);
 std::string_view layout_name(BLayout b);  // "nn", "nt", "packed"
 
 inline constexpr std::string_view kMatmulDTypes = "f32";  // what a matmul can be computed in
+
+// 16: a whole number of vectors of every ISA, so a gate column and its up column lie in the same lane.
+inline constexpr int64_t kSwigluColumns = 16;
+constexpr int64_t gate_column(int64_t j) { return j / kSwigluColumns * 2 * kSwigluColumns + j % kSwigluColumns; }
+constexpr int64_t up_column(int64_t j) { return gate_column(j) + kSwigluColumns; }
 
 struct MatmulProblem {
   DType dtype = DType::kF32;
@@ -41,25 +54,27 @@ struct MatmulProblem {
   int64_t batch = 1;
   int64_t sa = -1, sb = -1, sc = -1;  // batch strides in elements; -1 means dense
   float alpha = 1, beta = 0;
-  std::vector<EpilogueOp> epilogue;  // bias, gate and residual at most once each
+  std::vector<EpilogueOp> epilogue;  // bias, gate, residual and swiglu at most once each
 
   bool operator==(const MatmulProblem&) const = default;
 
   // With the defaults filled in.
   int64_t row_stride_a() const { return lda ? lda : k; }
   int64_t row_stride_b() const { return ldb ? ldb : (b == BLayout::kNt ? k : n); }
-  int64_t row_stride_c() const { return ldc ? ldc : n; }
+  int64_t row_stride_c() const { return ldc ? ldc : columns(); }
   int64_t batch_stride_a() const;
   int64_t batch_stride_b() const;
   int64_t batch_stride_c() const;
   bool has(EpilogueOp op) const;
+  bool swiglu() const { return has(EpilogueOp::kSwiglu); }
+  int64_t columns() const { return swiglu() ? n / 2 : n; }  // of C
   double flops() const {
     return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
 };
 
 // invalid_argument naming the field: negative sizes, lda < k, ldb, ldc too small, sc overlapping, sizes whose byte
-// count overflows 63 bits ("too large"), an epilogue operand used twice.
+// count overflows 63 bits ("too large"), an epilogue operand used twice, swiglu where it cannot be.
 Status validate(const MatmulProblem& problem);
 
 // The same problem in the one form that parsing yields: a stride that equals the dense one becomes "dense", batch

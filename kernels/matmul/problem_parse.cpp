@@ -14,7 +14,7 @@ std::string_view problem_grammar() {
          "..]"
          "[,beta=..][:EPILOGUE] where M, N, K are 8, 1-8+1, 1-512*2 or {1,4,16} and EPILOGUE is a chain of +bias "
          "+gelu_tanh "
-         "+gelu_erf +silu +relu *gate +residual";
+         "+gelu_erf +silu +relu *gate +residual, or [+bias]+swiglu and then the others";
 }
 
 namespace {
@@ -108,7 +108,7 @@ bool Parser::epilogue_op() {
   }
   const std::string name = std::string(cursor_.word());
   std::optional<EpilogueOp> op;
-  for (int i = 0; i <= static_cast<int>(EpilogueOp::kResidual); ++i) {
+  for (int i = 0; i < kEpilogueOps; ++i) {
     const std::string_view full = epilogue_name(static_cast<EpilogueOp>(i));
     if (full.substr(1) == (name == "gelu" ? "gelu_tanh" : name)) op = static_cast<EpilogueOp>(i);
   }

@@ -45,6 +45,18 @@ Status check_shape_of_tiles(const TransformProgram& p) {
   return {};
 }
 
+// A tile has the gate and the up columns of what it makes. Partial sums have no place in C, which is half as wide, and
+// a workspace for them would have to hold all rows of a task, of which there may be any number: so none are kept.
+Status check_pairs(const MatmulProblem& problem, const TransformProgram& p) {
+  if (p.nr % (2 * kSwigluColumns) != 0)
+    return unsupported(fmt::format("+swiglu needs gate and up columns in one tile: nr={} is not a multiple of {}", p.nr,
+                                   2 * kSwigluColumns));
+  if (p.pack_b != PackB::kStrip && p.kc < problem.k)
+    return unsupported(
+        fmt::format("+swiglu leaves no room for partial sums in C: kc must be at least k={}", problem.k));
+  return {};
+}
+
 }  // namespace
 
 std::string to_string(const TransformProgram& p) {
@@ -115,6 +127,7 @@ Status legal(const MatmulProblem& problem, const TransformProgram& p) {
   if (problem.beta != 0 && p.pack_b != PackB::kStrip && p.kc < problem.k)
     return unsupported(fmt::format("beta={} reads C, so partial sums cannot be kept there: kc must be at least k={}",
                                    problem.beta, problem.k));
+  if (problem.swiglu()) HONE_RETURN_IF_ERROR(check_pairs(problem, p));
   if (p.pack_b == PackB::kBlock && p.parallel == ParallelDim::kMn && p.mc < problem.m)
     return unsupported("pack_b(block) with parallel(mn) would pack B once per block of rows: use parallel(n)");
   const int64_t nv = p.nr / p.lanes;

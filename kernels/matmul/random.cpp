@@ -1,11 +1,28 @@
 // Random problems and programs; see trial.h.
 #include <algorithm>
 
+#include "engine/base/math.h"
 #include "engine/base/random.h"
 #include "kernels/matmul/blocking.h"
 #include "kernels/matmul/trial.h"
 
 namespace hone::matmul {
+
+namespace {
+
+// Makes the columns of a problem those of gate and up: what is drawn of the epilogue comes after swiglu, but for bias.
+void pair_columns(MatmulProblem& p, Random& random) {
+  p.n = p.n / (2 * kSwigluColumns) * (2 * kSwigluColumns);
+  p.ldb = p.ldc = 0;
+  if (p.b != BLayout::kPacked && random.below(3) == 0) p.ldb = (p.b == BLayout::kNt ? p.k : p.n) + random.below(20);
+  if (random.below(3) == 0) p.ldc = p.columns() + random.below(20);
+  p.beta = 0;
+  const bool bias = std::erase(p.epilogue, EpilogueOp::kBias) > 0;
+  p.epilogue.insert(p.epilogue.begin(), EpilogueOp::kSwiglu);
+  if (bias) p.epilogue.insert(p.epilogue.begin(), EpilogueOp::kBias);
+}
+
+}  // namespace
 
 MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
   Random random(seed);
@@ -32,6 +49,7 @@ MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
                                  EpilogueOp::kRelu, EpilogueOp::kGate,     EpilogueOp::kResidual};
   random.shuffle(ops);
   if (below(2) == 0) p.epilogue.assign(ops.begin(), ops.begin() + 1 + below(4));
+  if (p.n >= 2 * kSwigluColumns && below(4) == 0) pair_columns(p, random);
   return p;
 }
 
@@ -45,10 +63,11 @@ TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std
     const RegisterTile tile = small && below(8) != 0 ? RegisterTile{1 + below(3), p.lanes * (1 + below(2))}
                                                      : random.element(register_tiles(p.isa));
     p.mr = tile.mr, p.nr = tile.nr;
+    if (problem.swiglu()) p.nr = round_up(p.nr, 2 * kSwigluColumns);
     p.mc = p.mr * (1 + below(3));
     p.nc = p.nr * (1 + below(3));
     p.kc = 1 + below(2) * below(problem.k + 1) + below(40);
-    if (problem.beta != 0) p.kc = std::max<int64_t>(problem.k, 1);
+    if (problem.beta != 0 || problem.swiglu()) p.kc = std::max<int64_t>(problem.k, 1);
     p.order = static_cast<TileOrder>(below(2));
     p.pack_a = static_cast<PackA>(below(2));
     p.pack_b = problem.b == BLayout::kPacked ? PackB::kNone : static_cast<PackB>(below(3));

@@ -78,6 +78,8 @@ void apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, Boun
     case EpilogueOp::kRelu:
       x->v = relu(x->v);
       return;
+    case EpilogueOp::kSwiglu:
+      return;  // element_f64
   }
 }
 
@@ -97,12 +99,14 @@ float apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, flo
       return math::scalar_activation(math::Activation::kSilu, v);
     case EpilogueOp::kRelu:
       return math::scalar_activation(math::Activation::kRelu, v);
+    case EpilogueOp::kSwiglu:
+      break;  // element_f32
   }
   return v;
 }
 
-Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
-                    int64_t j) {
+Bounded sum_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+                int64_t j) {
   double sum = 0, magnitude = 0;
   for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
     const double product = static_cast<double>(o.a[index_a(p, item, i, q)]) * o.b[index_b(p, packed, item, q, j)];
@@ -115,22 +119,52 @@ Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const Packe
   const double gamma = k * kU < 1 ? k * kU / (1 - k * kU) : 0x1p500;
   Bounded x{sum, gamma * magnitude * (1 + 1e-6) + k * 0x1p-149};
   if (p.alpha != 1) x.round(p.alpha * x.v, std::fabs(p.alpha) * x.e);
-  const int64_t at_c = index_c(p, item, i, j);
-  if (p.beta != 0) x.round(x.v + static_cast<double>(p.beta) * o.c[at_c], x.e);
-  for (EpilogueOp op : p.epilogue) apply(op, o, j, at_c, &x);
   return x;
 }
 
-float element_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
-                  int64_t j) {
+Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+                    int64_t j) {
+  const int64_t column = p.swiglu() ? gate_column(j) : j;
+  const int64_t at_c = index_c(p, item, i, j);
+  Bounded x = sum_f64(p, o, packed, item, i, column);
+  if (p.beta != 0) x.round(x.v + static_cast<double>(p.beta) * o.c[at_c], x.e);
+  for (EpilogueOp op : p.epilogue) {
+    if (op != EpilogueOp::kSwiglu) {
+      apply(op, o, column, at_c, &x);
+      continue;
+    }
+    Bounded up = sum_f64(p, o, packed, item, i, up_column(j));
+    if (p.has(EpilogueOp::kBias)) apply(EpilogueOp::kBias, o, up_column(j), at_c, &up);
+    x.activation(silu(x.v));
+    x.round(x.v * up.v, x.e * std::fabs(up.v) + std::fabs(x.v) * up.e + x.e * up.e);
+  }
+  return x;
+}
+
+float sum_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+              int64_t j) {
   float v = 0;
   for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
     v = std::fma(o.a[index_a(p, item, i, q)], o.b[index_b(p, packed, item, q, j)], v);
   }
-  if (p.alpha != 1) v = p.alpha * v;
+  return p.alpha != 1 ? p.alpha * v : v;
+}
+
+float element_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+                  int64_t j) {
+  const int64_t column = p.swiglu() ? gate_column(j) : j;
   const int64_t at_c = index_c(p, item, i, j);
+  float v = sum_f32(p, o, packed, item, i, column);
   if (p.beta != 0) v = std::fma(p.beta, o.c[at_c], v);
-  for (EpilogueOp op : p.epilogue) v = apply(op, o, j, at_c, v);
+  for (EpilogueOp op : p.epilogue) {
+    if (op != EpilogueOp::kSwiglu) {
+      v = apply(op, o, column, at_c, v);
+      continue;
+    }
+    float up = sum_f32(p, o, packed, item, i, up_column(j));
+    if (p.has(EpilogueOp::kBias)) up = apply(EpilogueOp::kBias, o, up_column(j), at_c, up);
+    v = math::scalar_activation(math::Activation::kSilu, v) * up;
+  }
   return v;
 }
 
@@ -138,15 +172,15 @@ template <typename Body>
 void each_element(const MatmulProblem& p, const Body& body) {
   for (int64_t item = 0; item < p.batch; ++item)
     for (int64_t i = 0; i < p.m; ++i)
-      for (int64_t j = 0; j < p.n; ++j) body(item, i, j);
+      for (int64_t j = 0; j < p.columns(); ++j) body(item, i, j);
 }
 
 }  // namespace
 
 Reference reference_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
   Reference r;
-  r.value.reserve(static_cast<size_t>(p.batch * p.m * p.n));
-  r.bound.reserve(static_cast<size_t>(p.batch * p.m * p.n));
+  r.value.reserve(static_cast<size_t>(p.batch * p.m * p.columns()));
+  r.bound.reserve(static_cast<size_t>(p.batch * p.m * p.columns()));
   each_element(p, [&](int64_t item, int64_t i, int64_t j) {
     const Bounded x = element_f64(p, o, packed, item, i, j);
     r.value.push_back(x.v);

@@ -87,8 +87,9 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
   for (Isa isa : all_isas())
     if (runs_here(generator(), isa)) target.isas.push_back(isa);
   if (target.isas.empty()) GTEST_SKIP() << "this CPU has no instruction set that " << GetParam() << " emits";
-  for (const char* text : {"matmul:f32:m=1,n=211,k=67,b=packed", "matmul:f32:m=37,n=101,k=59,b=nn:+bias+gelu",
-                           "matmul:f32:m=5,n=83,k=61,b=nt:+silu*gate"}) {
+  for (const char* text :
+       {"matmul:f32:m=1,n=211,k=67,b=packed", "matmul:f32:m=37,n=101,k=59,b=nn:+bias+gelu",
+        "matmul:f32:m=5,n=83,k=61,b=nt:+silu*gate", "matmul:f32:m=19,n=160,k=51,b=packed:+bias+swiglu"}) {
     const MatmulProblem problem = matmul::parse_problem(text).value();
     const autotune::Space space = autotune::enumerate(problem, target);
     ASSERT_GT(space.candidates.size(), 10U);

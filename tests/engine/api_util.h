@@ -104,10 +104,10 @@ struct Operands {
     const int64_t ldc = p.row_stride_c(), sc = p.batch_stride_c();
     a = Matrix(p.m, p.k, p.row_stride_a(), p.batch, p.batch_stride_a(), seed);
     b = Matrix(nt ? p.n : p.k, nt ? p.k : p.n, p.row_stride_b(), p.batch, p.batch_stride_b(), seed + 1);
-    c = Matrix(p.m, p.n, ldc, p.batch, sc, seed + 2);
+    c = Matrix(p.m, p.columns(), ldc, p.batch, sc, seed + 2);
     bias = Matrix(1, p.n, p.n, 1, 0, seed + 3);
-    gate = Matrix(p.m, p.n, ldc, p.batch, sc, seed + 4);
-    residual = Matrix(p.m, p.n, ldc, p.batch, sc, seed + 5);
+    gate = Matrix(p.m, p.columns(), ldc, p.batch, sc, seed + 4);
+    residual = Matrix(p.m, p.columns(), ldc, p.batch, sc, seed + 5);
     if (p.beta == 0) c.fill(kNaN);  // must not be read
   }
 

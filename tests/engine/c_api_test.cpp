@@ -86,6 +86,26 @@ TEST_F(EngineCApi, RunsWithTheBitsOfTheReference) {
   }
 }
 
+TEST_F(EngineCApi, SwigluIsAnEpilogueLikeTheOthers) {
+  const char* text = "matmul:f32:m=3,n=64,k=20,b=nt:+bias+swiglu";
+  hone_matmul_spec spec;
+  ASSERT_EQ(hone_matmul_spec_parse(&spec, text), HONE_OK) << hone_last_error();
+  ASSERT_EQ(spec.epilogue_length, 2u);
+  EXPECT_EQ(spec.epilogue[1], HONE_EPILOGUE_SWIGLU);
+  testing_api::Operands o(MatmulSpec::parse(text).value(), 3);
+  hone_matmul* matmul = nullptr;
+  ASSERT_EQ(hone_matmul_prepare_weights(engine_, &spec, o.b.data(), &matmul), HONE_OK) << hone_last_error();
+  const std::vector<float> want = o.expected();
+  hone_matmul_call call = {};
+  call.m = 3, call.a = o.a.data(), call.c = o.c.data(), call.bias = o.bias.data();
+  EXPECT_EQ(hone_matmul_run(matmul, &call), HONE_OK) << hone_last_error();
+  EXPECT_TRUE(testing_api::same_bits(o.c.snapshot(), want));
+  hone_matmul_destroy(matmul);
+  spec.n = 48;
+  EXPECT_EQ(hone_matmul_prepare(engine_, &spec, &matmul), HONE_INVALID_ARGUMENT);
+  EXPECT_THAT(hone_last_error(), HasSubstr("n=48 is not a multiple of 32"));
+}
+
 TEST_F(EngineCApi, ErrorsAreCodesWithAMessage) {
   hone_matmul_spec spec;
   EXPECT_EQ(hone_matmul_spec_parse(&spec, "matmul:f32:m=1,n=x,k=2"), HONE_INVALID_ARGUMENT);

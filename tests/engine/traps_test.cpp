@@ -209,6 +209,16 @@ TEST_P(EngineTraps, m12_guard_page_behind_every_operand) {
   }
 }
 
+// C has half the columns of B; its padding and the page behind it stay as they are.
+TEST_P(EngineTraps, swiglu_writes_half_the_columns) {
+  for (int64_t m : {1, 15}) {
+    for (int64_t n : {32, 96}) {
+      all_layouts({.n = n, .k = 33, .ldc = 50, .epilogue = {Epilogue::kBias, Epilogue::kSwiglu, Epilogue::kResidual}},
+                  [&](const MatmulSpec& spec, bool constant) { check(*engine_, spec, Operands(spec, m), constant); });
+    }
+  }
+}
+
 TEST_P(EngineTraps, m17_alpha0_reads_neither_a_nor_b) {
   all_layouts({.n = 18, .k = 9, .alpha = 0, .beta = 0.5f}, [&](const MatmulSpec& spec, bool constant) {
     Operands operands(spec, 5);

@@ -1,5 +1,5 @@
 // Matmul from arrays: a [m, k], b [k, n] (nn) or [n, k] (nt, packed), c [m, n] where beta reads it, bias [n], gate and
-// residual [m, n]; each with the batch in front where it has one.
+// residual like c; each with the batch in front where it has one. swiglu: c, gate and residual have n / 2 columns.
 #include <algorithm>
 
 #include "kernels/matmul/bind.h"
@@ -37,7 +37,7 @@ class MatmulWork final : public ExecWork {
   MatmulWork(const MatmulProblem& problem, const matmul::TransformProgram& program) : p_(problem), source_(problem) {
     if (p_.b == BLayout::kPacked) source_.b = BLayout::kNt;
     packed_.width = program.panel;
-    c_ = {p_.batch, p_.m, p_.n, p_.row_stride_c(), p_.batch_stride_c()};
+    c_ = {p_.batch, p_.m, p_.columns(), p_.row_stride_c(), p_.batch_stride_c()};
     a_ = {p_.sa == 0 ? 1 : p_.batch, p_.m, p_.k, p_.row_stride_a(), p_.batch_stride_a()};
     const bool nt = source_.b == BLayout::kNt;
     b_ = {p_.sb == 0 ? 1 : p_.batch, nt ? p_.n : p_.k, nt ? p_.k : p_.n, source_.row_stride_b(),

@@ -58,22 +58,27 @@ enum class Epilogue : uint8_t {
   kRelu,      // max(0, v)
   kGate,      // v * gate[i, j]
   kResidual,  // v + residual[i, j]
+  // silu(v) * u, gate and up projection in one matmul. B has the columns of both in turns of 16: [32 g, 32 g + 16) are
+  // columns 16 g.. of the gate (v), [32 g + 16, 32 g + 32) the same of the up projection (u). n counts both and is a
+  // multiple of 32; C, gate and residual have n / 2 columns, bias has n. Only kBias may come before it, and not after;
+  // beta is 0.
+  kSwiglu,
 };
 
 // What stays the same over all calls of a matmul.
 struct MatmulSpec {
-  int64_t n = 0;  // columns of C
+  int64_t n = 0;  // columns of B; of C as well, but for kSwiglu
   int64_t k = 0;  // length of the sum
   Layout b = Layout::kNt;
-  // Distance of rows, in elements; 0: dense. lda >= k, ldb >= a row of B, ldc >= n. gate and residual are laid out as
-  // C.
+  // Distance of rows, in elements; 0: dense. lda >= k, ldb >= a row of B, ldc >= a row of C. gate and residual are laid
+  // out as C.
   int64_t lda = 0, ldb = 0, ldc = 0;
   // The same matmul `batch` times, the operands of item i starting i * stride elements on. -1: dense (m * lda for A,
   // the whole of B, m * ldc for C). 0: shared by all items (A and B only). bias is shared always.
   int64_t batch = 1;
   int64_t stride_a = -1, stride_b = -1, stride_c = -1;
   float alpha = 1, beta = 0;
-  std::vector<Epilogue> epilogue = {};  // kBias, kGate and kResidual at most once each
+  std::vector<Epilogue> epilogue = {};  // kBias, kGate, kResidual and kSwiglu at most once each
   // Numbers of rows that calls will have and that matter most: each gets a plan made for it alone. The first also
   // decides how constant weights are packed.
   std::vector<int64_t> expected_m = {1};

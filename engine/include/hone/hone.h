@@ -102,8 +102,9 @@ typedef enum hone_epilogue {
   HONE_EPILOGUE_GELU_ERF,
   HONE_EPILOGUE_SILU,
   HONE_EPILOGUE_RELU,
-  HONE_EPILOGUE_GATE,    /* v * gate[i, j] */
-  HONE_EPILOGUE_RESIDUAL /* v + residual[i, j] */
+  HONE_EPILOGUE_GATE,     /* v * gate[i, j] */
+  HONE_EPILOGUE_RESIDUAL, /* v + residual[i, j] */
+  HONE_EPILOGUE_SWIGLU    /* silu(v) * u: B has 16 columns of v, 16 of u and so on, C n / 2 (hone::Epilogue::kSwiglu) */
 } hone_epilogue;
 
 #define HONE_MAX_EPILOGUE 16

@@ -49,6 +49,7 @@ constexpr std::string_view kProblems[] = {
     "matmul:f32:m=0,n=16,k=0",
     "matmul:f32:m=7,n=9,k=33,lda=40,batch=3:+bias+gelu",
     "matmul:f32:m=64,n=4096,k=4096,b=nt:+bias",
+    "matmul:f32:m=16,n=11264,k=2048,b=packed:+swiglu",
 };
 
 TEST(Space, HasHundredsOfCandidatesForLargeProblems) {

@@ -25,7 +25,8 @@ TEST(MatmulBlocking, LegalForEveryShapeIsaCacheAndLayout) {
   for (int i = 0; i < 4000; ++i) {
     MatmulProblem p = problem(pick(), pick(), pick(), static_cast<BLayout>(rng() % 3));
     if (rng() % 4 == 0) p.beta = 0.5F;
-    BlockingTarget t = target(rng() % 2 ? Isa::kAvx512 : Isa::kAvx2, 1 + static_cast<int>(rng() % 4));
+    if (p.beta == 0 && i % 4 == 0) p.n = p.n / 32 * 32, p.epilogue = {EpilogueOp::kSwiglu};
+    BlockingTarget t = target(all_isas()[rng() % all_isas().size()], 1 + static_cast<int>(rng() % 4));
     t.caches.l1d = (16 << 10) << (rng() % 4);
     t.caches.l2 = (128 << 10) << (rng() % 6);
     const TransformProgram program = default_program(p, t);
@@ -44,6 +45,25 @@ TEST(MatmulBlocking, LegalForBetaWithMoreKThanAWorkspaceHolds) {
       const TransformProgram program = default_program(p, target(isa));
       const Status s = legal(p, program);
       EXPECT_TRUE(s.ok()) << to_string(p) << ": " << to_string(program) << ": " << s.message();
+    }
+  }
+}
+
+// Tiles are whole pairs of gate and up columns, all of k deep, and still use most of the registers.
+TEST(MatmulBlocking, SwigluTilesHoldPairsOfColumns) {
+  for (Isa isa : all_isas()) {
+    for (int64_t m : {1, 2, 8, 20, 128}) {
+      for (int64_t panel : {0, 16, 48, 96}) {
+        MatmulProblem p = problem(m, 5632, 1024, BLayout::kPacked);
+        p.epilogue = {EpilogueOp::kSwiglu};
+        const TransformProgram program = default_program(p, target(isa), panel);
+        EXPECT_TRUE(legal(p, program).ok()) << to_string(program) << ": " << legal(p, program).message();
+        EXPECT_EQ(program.nr % 32, 0);
+        EXPECT_EQ(program.kc, 1024);
+        if (m == 128 && panel == 0) {
+          EXPECT_GE(tile_registers(program), isa_info(isa).vector_registers / 2 + 2);
+        }
+      }
     }
   }
 }

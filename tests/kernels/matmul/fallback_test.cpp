@@ -50,6 +50,11 @@ TEST(MatmulFallback, StridesBatchesScalarsAndChains) {
            "matmul:f32:m=6,n=18,k=40,alpha=0,beta=-1",
            "matmul:f32:m=6,n=18,k=40:+bias+gelu_tanh*gate+residual",
            "matmul:f32:m=6,n=18,k=40,b=nt:+silu+gelu_erf+relu",
+           "matmul:f32:m=70,n=96,k=300:+swiglu",
+           "matmul:f32:m=5,n=64,k=40,ldc=37,batch=2,b=nt,alpha=0.5:+bias+swiglu*gate+residual",
+           "matmul:f32:m=5,n=64,k=40,b=packed:+bias+swiglu+relu",
+           "matmul:f32:m=5,n=64,k=0:+bias+swiglu",
+           "matmul:f32:m=5,n=64,k=9,alpha=0:+bias+swiglu",
            "matmul:f32:m=0,n=18,k=40",
            "matmul:f32:m=6,n=0,k=40:+bias",
        }) {
@@ -111,6 +116,16 @@ TEST(MatmulFallback, PartsGiveTheWhole) {
       for (int64_t strip : {3, 0, 2, 1})
         fallback_matmul(p, parts.operands(), parts.packed,
                         {item, row, std::min<int64_t>(row + 33, 70), strip, strip + 1});
+  const Comparison compared = compare_bits(p, parts.c.data(), whole.c.data());
+  EXPECT_TRUE(compared.ok()) << compared.text;
+}
+
+TEST(MatmulFallback, PartsOfPairedColumnsGiveTheWhole) {
+  const MatmulProblem p = *parse_problem("matmul:f32:m=9,n=96,k=30,b=nt:+bias+swiglu");
+  TestMatmul whole(p, 8, 9), parts(p, 8, 9);
+  fallback_matmul(p, whole.operands(), whole.packed);
+  EXPECT_EQ(fallback_strips(p), 3) << "of 48 columns of C";
+  for (int64_t strip : {2, 0, 1}) fallback_matmul(p, parts.operands(), parts.packed, {0, 0, 9, strip, strip + 1});
   const Comparison compared = compare_bits(p, parts.c.data(), whole.c.data());
   EXPECT_TRUE(compared.ok()) << compared.text;
 }

@@ -87,6 +87,24 @@ TEST(MatmulLower, DefaultProgramsGiveTheBitsOfTheScalarChain) {
   }
 }
 
+// Operands end at guard pages and C's padding is NaN: nothing beyond the n / 2 columns of C is touched.
+TEST(MatmulLower, SwigluGivesTheBitsOfTheScalarChain) {
+  uint64_t seed = 1;
+  for (const char* text :
+       {"matmul:f32:m=1,n=32,k=33,b=packed:+swiglu", "matmul:f32:m=9,n=96,k=40,b=packed:+bias+swiglu",
+        "matmul:f32:m=17,n=224,k=29,b=nt,ldc=113,alpha=0.5:+bias+swiglu+residual",
+        "matmul:f32:m=30,n=64,k=70,ldc=40,batch=2,sb=0:+swiglu*gate+gelu", "matmul:f32:m=3,n=128,k=0:+bias+swiglu",
+        "matmul:f32:m=3,n=64,k=5,alpha=0:+bias+swiglu", "matmul:f32:m=0,n=64,k=5:+swiglu",
+        "matmul:f32:m=5,n=0,k=5:+swiglu", "matmul:f32:m=2,n=64,k=70,ldc=64,batch=2,sc=32:+swiglu"}) {
+    const MatmulProblem p = parse_problem(text).value();
+    for (Isa isa : all_isas()) {
+      const BlockingTarget target{.isa = isa, .caches = {.l1d = 4 << 10, .l2 = 16 << 10}, .threads = 2};
+      expect_exact(p, default_program(p, target), seed++);
+      for (int i = 0; i < 4; ++i) expect_exact(p, random_program(p, seed, isa), seed), ++seed;
+    }
+  }
+}
+
 // m5, m8: K = 0, M = 0, N = 0, with and without what follows the sum.
 TEST(MatmulLower, EmptyDimensions_m5_m8) {
   for (const char* text :

@@ -59,6 +59,23 @@ TEST(MatmulProblemText, GeluIsTheTanhForm) {
             "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu_tanh");
 }
 
+// n counts the columns of B; those of C are half as many, and so is the dense ldc.
+TEST(MatmulProblemText, SwigluHalvesC) {
+  const MatmulProblem p = parsed("matmul:f32:m=5,n=96,k=4,ldc=48,batch=2,sc=240:+bias+swiglu*gate+relu+residual");
+  EXPECT_EQ(p.columns(), 48);
+  EXPECT_EQ(p.row_stride_c(), 48);
+  EXPECT_EQ(p.row_stride_b(), 96);
+  EXPECT_EQ(p.batch_stride_c(), 240);
+  EXPECT_EQ(to_string(p), "matmul:f32:m=5,n=96,k=4,batch=2:+bias+swiglu*gate+relu+residual");
+  EXPECT_EQ(parsed(to_string(p)), p);
+  EXPECT_EQ(gate_column(0), 0);
+  EXPECT_EQ(up_column(0), 16);
+  EXPECT_EQ(gate_column(47), 79);
+  EXPECT_EQ(up_column(47), 95);
+  EXPECT_TRUE(parse_problem("matmul:f32:m=5,n=0,k=4:+swiglu").ok());
+  EXPECT_TRUE(parse_problem("matmul:f32:m=4,n=64,k=4,ldc=64,batch=2,sc=32:+swiglu").ok()) << "woven";
+}
+
 TEST(MatmulProblemText, DefaultsAndDenseStridesAreLeftOut) {
   EXPECT_EQ(to_string(parsed("matmul:f32:k=4,m=2,n=3,b=nn,lda=4,ldb=0,ldc=3,batch=1,sa=7,alpha=1,beta=-0")),
             "matmul:f32:m=2,n=3,k=4");
@@ -126,6 +143,14 @@ TEST(MatmulProblemErrors, SayWhatAndWhere) {
       {"matmul:f32:m=4,n=4,k=4:*bias", "'*bias' should be '+bias'", 24},
       {"matmul:f32:m=4,n=4,k=4:+bias+relu+bias", "+bias appears twice", 34},
       {"matmul:f32:m=4,n=4,k=4:+", "expected the name of an epilogue op", 25},
+      {"matmul:f32:m=4,n=48,k=4:+swiglu", "n=48 is not a multiple of 32: +swiglu takes 16 columns", 0},
+      {"matmul:f32:m=4,n=64,k=4,beta=1:+swiglu", "beta=1 adds C to T, but +swiglu", 0},
+      {"matmul:f32:m=4,n=64,k=4:+swiglu+swiglu", "+swiglu appears twice", 0},
+      {"matmul:f32:m=4,n=64,k=4:*gate+swiglu", "*gate cannot come before +swiglu, only +bias can", 0},
+      {"matmul:f32:m=4,n=64,k=4:+silu+swiglu", "+silu cannot come before +swiglu", 0},
+      {"matmul:f32:m=4,n=64,k=4:+swiglu+bias", "+bias has an element for each of the n columns", 0},
+      {"matmul:f32:m=4,n=64,k=4,ldc=31:+swiglu", "ldc=31 is less than a row of C (n/2=32)", 0},
+      {"matmul:f32:m=4,n=64,k=4,batch=2,sc=127:+swiglu", "m=4 rows of ldc=32 need sc >= 128", 0},
       {"matmul:f32:m=1-8,n=4,k=4", "a range where one problem is wanted", 14},
       {"matmul:f32:m={1},n=4,k=4", "a list where one problem is wanted", 14},
       {"matmul:f32:m=\xc3\xa4,n=4,k=4", "found '\\xc3'", 14},

@@ -92,6 +92,12 @@ MatmulProblem with_beta(float beta) {
   return p;
 }
 
+MatmulProblem with_swiglu(int64_t k) {
+  MatmulProblem p = problem(128, 512, k, BLayout::kNn);
+  p.epilogue = {EpilogueOp::kSwiglu};
+  return p;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, MatmulProgramIllegal,
     ::testing::Values(
@@ -108,6 +114,9 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{problem(64, 64, 64, BLayout::kPacked), "order(ij)", "order(ji)", "packed already"},
         Illegal{problem(640, 64, 64, BLayout::kNn), "parallel(n)", "parallel(mn)", "use parallel(n)"},
         Illegal{with_beta(0.5F), "order(ij)", "order(ji)", "kc must be at least k=4096"},
+        Illegal{with_swiglu(4096), "order(ij)", "order(ji)", "no room for partial sums in C: kc must be at least k"},
+        Illegal{with_swiglu(64), "register_tile(14,32) tile(112,512", "register_tile(14,16) tile(112,512",
+                "nr=16 is not a multiple of 32"},
         Illegal{problem(1000, 1000, 1000, BLayout::kNn), "unroll_k(2)", "unroll_k(100)", "fma, at most"}));
 
 // 2^40 rows x 2^22 k x 4 bytes are 0 modulo 2^64.

@@ -62,6 +62,28 @@ TEST(MatmulReference, ScalarsAndChainInOrder) {
   }
 }
 
+// Column 17 of C is made of columns 33 and 49 of B.
+TEST(MatmulReference, SwigluMultipliesColumnsByHand) {
+  const MatmulProblem p = problem("matmul:f32:m=1,n=64,k=1,alpha=0.5:+bias+swiglu*gate+residual");
+  const float a[] = {2};
+  std::vector<float> b(64, 0), bias(64, 0), gate(32, 1), residual(32, 0), c(32, kNan);
+  b[33] = 3, bias[33] = -1;  // 0.5 * 6 - 1 = 2
+  b[49] = -5, bias[49] = 9;  // 0.5 * -10 + 9 = 4
+  gate[17] = 10, residual[17] = 7;
+  const MatmulOperands o{a, b.data(), c.data(), bias.data(), gate.data(), residual.data()};
+  const Reference reference = reference_f64(p, o);
+  ASSERT_EQ(reference.value.size(), 32u);
+  EXPECT_DOUBLE_EQ(reference.value[17], 2 / (1 + std::exp(-2.0)) * 4 * 10 + 7);
+  ordered_f32(p, o);
+  for (size_t j = 0; j < 32; ++j) {
+    if (j != 17) {
+      EXPECT_EQ(c[j], 0) << j;
+    }
+  }
+  EXPECT_NEAR(c[17], 77.4637663, 1e-5);
+  EXPECT_EQ(compare(p, c.data(), reference).text, "");
+}
+
 // Cases m5, m6, m8, m17.
 // A chain of ones stops growing at 2^24: the bound must say so, where k u / (1 - k u) would turn negative.
 TEST(MatmulReference, ChainsLongerThanF32CountsAreWithinTheBound) {
@@ -114,6 +136,7 @@ TEST(MatmulReference, OrderedIsWithinTheBound) {
   for (const char* text :
        {"matmul:f32:m=7,n=9,k=200", "matmul:f32:m=3,n=5,k=1000,b=nt,alpha=0.3,beta=-2:+bias+gelu_tanh*gate+residual",
         "matmul:f32:m=4,n=4,k=33,b=packed:+gelu_erf",
+        "matmul:f32:m=5,n=96,k=300,b=nt,ldc=50,alpha=2:+bias+swiglu+residual",
         "matmul:f32:m=5,n=6,k=64,lda=70,ldb=9,ldc=8,batch=3:+silu+relu"}) {
     TestMatmul t(problem(text), 8, 3);
     const Reference reference = reference_f64(t.problem, t.operands(), t.packed);
@@ -121,7 +144,7 @@ TEST(MatmulReference, OrderedIsWithinTheBound) {
     const Comparison compared = compare(t.problem, t.c.data(), reference);
     EXPECT_TRUE(compared.ok()) << text << ": " << compared.text;
     EXPECT_GT(compared.worst, 0) << text;
-    EXPECT_EQ(compared.elements, t.problem.batch * t.problem.m * t.problem.n);
+    EXPECT_EQ(compared.elements, t.problem.batch * t.problem.m * t.problem.columns());
   }
 }
 

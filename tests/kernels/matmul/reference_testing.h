@@ -37,7 +37,7 @@ struct TestMatmul {
       b = pack_b_reference(source, b.data(), width);
       packed.batch_stride = p.batch_stride_b() == 0 ? 0 : packed.elements(p.n, p.k);
     }
-    auto like_c = [&](bool filled) { return matrix(p.batch_stride_c(), p.m, p.row_stride_c(), p.n, filled); };
+    auto like_c = [&](bool filled) { return matrix(p.batch_stride_c(), p.m, p.row_stride_c(), p.columns(), filled); };
     c = like_c(p.beta != 0);
     gate = like_c(true);
     residual = like_c(true);
