@@ -172,6 +172,9 @@ void VectorEmitter::emit(const ir::Unary& op) {
     case ir::UnaryOp::kShl:
       cc_.vpslld(dst, src, op.imm);
       break;
+    case ir::UnaryOp::kSqrt:
+      cc_.vsqrtps(dst, src);
+      break;
   }
 }
 

@@ -157,6 +157,8 @@ void LlvmLowering::emit(const ir::Unary& n) {
       return set(n.dst, b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
     case ir::UnaryOp::kRound:
       return set(n.dst, b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, v));
+    case ir::UnaryOp::kSqrt:
+      return set(n.dst, b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, v));
     case ir::UnaryOp::kToInt:
       return set(n.dst, target_->to_int(v, reg_type(n.src).lanes));
     case ir::UnaryOp::kToFloat:

@@ -17,6 +17,7 @@
 #include "kernels/attention/program.h"
 #include "kernels/ir/builder.h"
 #include "kernels/math/ir_ops.h"
+#include "kernels/math/lane_reducer.h"
 
 namespace hone::attention {
 
@@ -44,19 +45,6 @@ inline constexpr int64_t kEdgeVectors = 8;
 // Steps of a score tile in one turn of its loop.
 inline constexpr int64_t kScoreSteps = 4;
 
-// Every lane of x becomes op over all lanes, in one order whatever the vector length: lanes half a vector apart first,
-// then a quarter, down to neighbours.
-class LaneReducer {
- public:
-  LaneReducer(ir::Builder& builder, int lanes);
-  void reduce(ir::BinaryOp op, const ir::RegRef& x);
-
- private:
-  ir::Builder& b_;
-  int lanes_;
-  ir::RegRef a_, z_;
-};
-
 // What ends a row: l from its chains, 1 / l, log-sum-exp. Its registers are set where it is made; that block must
 // enclose its use.
 class RowEnd {
@@ -72,7 +60,7 @@ class RowEnd {
  private:
   ir::Builder& b_;
   int lanes_;
-  LaneReducer reducer_;
+  math::LaneReducer reducer_;
   math::IrOps ops_;
   ir::RegRef zero_, one_, low_, value_, empty_, first_;
 };

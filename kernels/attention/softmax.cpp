@@ -153,7 +153,7 @@ void AttentionLowering::maximum(math::IrOps& ops, const Row& row, const Keys& gr
   b_.binary(BinaryOp::kMax, chain(0), chain(0), chain(1));
   b_.binary(BinaryOp::kMax, chain(2), chain(2), chain(3));
   b_.binary(BinaryOp::kMax, chain(0), chain(0), chain(2));
-  LaneReducer(b_, t_.lanes).reduce(BinaryOp::kMax, chain(0));
+  math::LaneReducer(b_, t_.lanes).reduce(BinaryOp::kMax, chain(0));
 }
 
 void AttentionLowering::weights(math::IrOps& ops, const Row& row, const Keys& groups) {

@@ -32,6 +32,7 @@ enum class FlatCode : uint8_t {
   kNeg,
   kAbs,
   kRound,
+  kSqrt,
   kToInt,
   kToFloat,
   kShl,

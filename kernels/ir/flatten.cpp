@@ -123,8 +123,9 @@ class Flattener {
           .c = slot(s.c)});
   }
   void statement(const Unary& s) {
-    static constexpr FlatCode kCodes[] = {FlatCode::kMove,  FlatCode::kNeg,     FlatCode::kAbs,  FlatCode::kRound,
-                                          FlatCode::kToInt, FlatCode::kToFloat, FlatCode::kMove, FlatCode::kShl};
+    static constexpr FlatCode kCodes[] = {FlatCode::kMove,  FlatCode::kNeg,   FlatCode::kAbs,
+                                          FlatCode::kRound, FlatCode::kToInt, FlatCode::kToFloat,
+                                          FlatCode::kMove,  FlatCode::kShl,   FlatCode::kSqrt};
     emit({.code = kCodes[static_cast<int>(s.op)],
           .lanes = lanes(s.dst),
           .dst = slot(s.dst),

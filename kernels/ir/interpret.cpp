@@ -191,6 +191,9 @@ HONE_INLINE void execute(const Frame& f) {
         for (int i = 0; i < kLanes; ++i)
           f.reg(op->dst).u[i] = as_bits(__builtin_roundevenf(as_float(f.reg(op->a).u[i])));
         break;
+      case FlatCode::kSqrt:
+        for (int i = 0; i < kLanes; ++i) f.reg(op->dst).u[i] = as_bits(__builtin_sqrtf(as_float(f.reg(op->a).u[i])));
+        break;
       case FlatCode::kToInt:
         for (int i = 0; i < kLanes; ++i) f.reg(op->dst).u[i] = to_int(as_float(f.reg(op->a).u[i]));
         break;

@@ -150,6 +150,7 @@ enum class UnaryOp : uint8_t {
   kToFloat,  // s32 -> f32
   kBitcast,  // f32 <-> s32
   kShl,      // s32: shift left by imm (0..31)
+  kSqrt,     // f32, rounded to nearest; NaN below -0
 };
 struct Unary {
   UnaryOp op;

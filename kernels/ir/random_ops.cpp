@@ -74,7 +74,8 @@ void KernelGenerator::float_operation(const Family& fam) {
     case 4:
       return b_.fma(f(fam), f(fam), f(fam), f(fam));
     case 5:
-      return b_.unary(random_.one_of({UnaryOp::kMove, UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kRound}), f(fam), f(fam));
+      return b_.unary(random_.one_of({UnaryOp::kMove, UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kRound, UnaryOp::kSqrt}),
+                      f(fam), f(fam));
     case 6:
       return b_.compare(static_cast<CompareOp>(random_.below(3)), m(fam), f(fam), f(fam));
     case 7:

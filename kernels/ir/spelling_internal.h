@@ -10,8 +10,8 @@
 namespace hone::ir {
 
 inline constexpr std::array<std::string_view, 6> kBinaryNames = {"add", "sub", "mul", "div", "min", "max"};
-inline constexpr std::array<std::string_view, 8> kUnaryNames = {"move",   "neg",      "abs",     "round",
-                                                                "to_int", "to_float", "bitcast", "shl"};
+inline constexpr std::array<std::string_view, 9> kUnaryNames = {"move",     "neg",     "abs", "round", "to_int",
+                                                                "to_float", "bitcast", "shl", "sqrt"};
 inline constexpr std::array<std::string_view, 3> kCompareNames = {"lt", "le", "eq"};
 inline constexpr std::array<std::string_view, 5> kPermuteNames = {"unpack_lo32", "unpack_hi32", "unpack_lo64",
                                                                   "unpack_hi64", "groups"};

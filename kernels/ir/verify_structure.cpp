@@ -308,6 +308,7 @@ class Structure {
       case UnaryOp::kNeg:
       case UnaryOp::kAbs:
       case UnaryOp::kRound:
+      case UnaryOp::kSqrt:
         return types(f32, f32);
       case UnaryOp::kToInt:
         return types(s32, f32);

@@ -45,7 +45,8 @@ KernelCase arithmetic(int lanes) {
       b.binary(op, r, a, c);
       put();
     }
-    for (auto op : {ir::UnaryOp::kMove, ir::UnaryOp::kNeg, ir::UnaryOp::kAbs, ir::UnaryOp::kRound}) {
+    for (auto op :
+         {ir::UnaryOp::kMove, ir::UnaryOp::kNeg, ir::UnaryOp::kAbs, ir::UnaryOp::kRound, ir::UnaryOp::kSqrt}) {
       b.unary(op, r, a);
       put();
     }

@@ -100,6 +100,7 @@ TEST(IrInterpret, SignsAndRounding) {
   expect_lanes(run_ops("d = neg(a)", "d"), [](size_t l) { return -kA[l]; });
   expect_lanes(run_ops("d = abs(a)", "d"), [](size_t l) { return std::fabs(kA[l]); });
   expect_lanes(run_ops("d = round(a)", "d"), [](size_t l) { return std::nearbyint(kA[l]); });
+  expect_lanes(run_ops("d = sqrt(a)", "d"), [](size_t l) { return std::sqrt(kA[l]); });
   const Lanes r = run_ops("d = round(a)", "d");
   EXPECT_EQ(r[0], bits(2.0F));
   EXPECT_EQ(r[1], bits(-2.0F));

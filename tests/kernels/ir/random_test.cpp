@@ -75,7 +75,7 @@ TEST(IrRandom, EverythingOccurs) {
   for (int i = 0; i < 6; ++i) expected.push_back(spelling("binary", i) + " f32");
   for (int i = 0; i < 4; ++i) expected.push_back(spelling("unary", i) + " f32");
   for (int i : {0, 4, 6, 7}) expected.push_back(spelling("unary", i) + " s32");
-  for (int i : {5, 6}) expected.push_back(spelling("unary", i) + " f32");
+  for (int i : {5, 6, 8}) expected.push_back(spelling("unary", i) + " f32");
   for (int i = 0; i < 3; ++i)
     expected.insert(expected.end(), {spelling("compare", i), spelling("prefetch", i), spelling("let", i)});
   for (int i = 0; i < 5; ++i)
