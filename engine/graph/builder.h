@@ -55,7 +55,7 @@ class Builder {
   ValueId experts(ValueId x, ValueId indices, ValueId weights, ValueId gate, ValueId up, ValueId down,
                   std::string name = {});
 
-  const TensorType& type(ValueId value) const { return graph_.value(value).type; }
+  const TensorType& type(ValueId value) const;
   // The graph so far, for what has no method here.
   Graph& graph() { return graph_; }
 
@@ -63,6 +63,8 @@ class Builder {
 
  private:
   void fail(Status status);
+  ValueId add_node(OpKind op, std::vector<ValueId> operands, Attributes attributes, const TensorType* wanted,
+                   std::string name);
 
   Graph graph_;
   std::vector<ValueId> outputs_;

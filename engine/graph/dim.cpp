@@ -56,9 +56,10 @@ Dim Dim::substitute(std::string_view symbol, const Dim& by) const {
 
 Dim& Dim::operator+=(const Dim& o) {
   if (unknown_ || o.unknown_) return *this = unknown();
-  constant_ += o.constant_;
+  if (__builtin_add_overflow(constant_, o.constant_, &constant_)) return *this = unknown();
   for (const auto& [name, factor] : o.terms_) {
-    const int64_t sum = (terms_[name] += factor);
+    int64_t& sum = terms_[name];
+    if (__builtin_add_overflow(sum, factor, &sum)) return *this = unknown();
     if (sum == 0) terms_.erase(name);
   }
   return *this;
@@ -71,9 +72,11 @@ Dim operator*(const Dim& a, const Dim& b) {
   if (!a.is_static() && !b.is_static()) return Dim::unknown();
   const Dim& sum = a.is_static() ? b : a;
   const int64_t factor = a.is_static() ? a.constant_ : b.constant_;
-  Dim d(sum.constant_ * factor);
+  Dim d;
+  if (__builtin_mul_overflow(sum.constant_, factor, &d.constant_)) return Dim::unknown();
   if (factor != 0)
-    for (const auto& [name, f] : sum.terms_) d.terms_[name] = f * factor;
+    for (const auto& [name, f] : sum.terms_)
+      if (__builtin_mul_overflow(f, factor, &d.terms_[name])) return Dim::unknown();
   return d;
 }
 
@@ -133,6 +136,7 @@ class DimParser {
       }
       HONE_ASSIGN_OR_RETURN(const Dim term, parse_term());
       sum += term * Dim(sign);
+      if (sum.is_unknown()) return wrong();
       first = false;
     }
     return sum;

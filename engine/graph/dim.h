@@ -40,6 +40,7 @@ class Dim {
   Result<int64_t> evaluate(const Bindings& bindings) const;
   Dim substitute(std::string_view symbol, const Dim& by) const;
 
+  // What 63 bits do not hold is unknown.
   Dim& operator+=(const Dim& o);
   Dim& operator-=(const Dim& o);
   friend Dim operator+(Dim a, const Dim& b) { return a += b; }

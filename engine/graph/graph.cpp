@@ -39,15 +39,15 @@ bool TensorType::is_static() const {
 
 int64_t TensorType::elements() const {
   constexpr int64_t kMost = int64_t{1} << 62;
-  __int128 product = 1;
-  bool empty = false;
+  int64_t product = 1;
+  bool empty = false, too_many = false;
   for (const Dim& d : dims) {
     if (!d.is_static() || d.value() < 0) return -1;
     empty |= d.value() == 0;
-    product = std::min<__int128>(product * std::max<int64_t>(d.value(), 1), kMost + __int128{1});
+    too_many |= __builtin_mul_overflow(product, std::max<int64_t>(d.value(), 1), &product) || product > kMost;
   }
   if (empty) return 0;
-  return product > kMost ? -1 : static_cast<int64_t>(product);
+  return too_many ? -1 : product;
 }
 
 std::string to_string(const TensorType& type) {
@@ -285,6 +285,12 @@ void Graph::rename(NodeId id, std::string to) {
   names_.erase(n.name);
   n.name = unique_name(std::move(to), op_info(n.op).name);
   if (!n.results.empty()) values_[static_cast<size_t>(n.results[0])].name = n.name;
+}
+
+void Graph::rename_result(ValueId id, std::string to) {
+  Value& v = values_[static_cast<size_t>(id)];
+  names_.erase(v.name);
+  v.name = unique_name(std::move(to), "result");
 }
 
 const Symbol* Graph::find_symbol(std::string_view wanted) const {

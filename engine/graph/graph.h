@@ -131,7 +131,7 @@ class Graph {
 
   std::string name = "main";
   std::vector<Symbol> symbols;
-  // A symbol, "" for a graph without memory; and by how much a call raises it.
+  // One of `symbols`, of minimum 0; "" for a graph without memory. And by how much a call raises it.
   std::string position;
   Dim tokens;
   std::optional<ScheduleHint> ambient_schedule;  // for nodes that have no hint of their own
@@ -149,6 +149,9 @@ class Graph {
   Node& node(NodeId id) { return *nodes_[static_cast<size_t>(id)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   bool is_live(NodeId id) const { return nodes_[static_cast<size_t>(id)] != nullptr; }
+  // Ids are below these.
+  size_t node_count() const { return nodes_.size(); }
+  size_t value_count() const { return values_.size(); }
   void set_type(ValueId id, TensorType type) { values_[static_cast<size_t>(id)].type = std::move(type); }
   void set_alias(ValueId input, int output) { values_[static_cast<size_t>(input)].aliases_output = output; }
   // The node that defines it, null for inputs and states.
@@ -172,8 +175,9 @@ class Graph {
   void erase(NodeId id);
   // Every node that nothing needs; kv_append is needed. Returns how many went.
   int erase_dead();
-  void erase_input(ValueId id);  // that nothing uses
-  void rename(NodeId id, std::string name);
+  void erase_input(ValueId id);                      // that nothing uses
+  void rename(NodeId id, std::string name);          // and its first result
+  void rename_result(ValueId id, std::string name);  // one that is not the first of its node
 
   const Symbol* find_symbol(std::string_view name) const;
   std::optional<ValueId> find_value(std::string_view name) const;
