@@ -1,6 +1,9 @@
 // See ready_plan_internal.h.
 #include "engine/ready_plan_internal.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/plan_code_internal.h"
 #include "jit/launch.h"
 #include "kernels/matmul/bind.h"
@@ -14,25 +17,45 @@ namespace {
 using matmul::MatmulOperands;
 using matmul::MatmulProblem;
 
-// The precompiled kernel as tasks: one strip of columns of one batch item each.
+// What a call of several parts needs for each. Kept per thread, so that calls allocate nothing once one of as many
+// parts has run. Tasks that other threads run read it while the call waits for them.
+struct Frame {
+  std::vector<matmul::Arguments> arguments;
+  std::vector<jit::LaunchItem> items;
+};
+
+// The precompiled kernel as tasks: one strip of columns of one batch item each, one part after the other.
 struct FallbackCall {
   const MatmulProblem& problem;
-  const MatmulOperands& operands;
+  std::span<const MatmulPart> parts;
   const matmul::PackedB& packed;
-  int64_t strips;
+  int64_t strips;  // of one batch item
 
   static void run(void* context, int64_t begin, int64_t end) {
     const auto& call = *static_cast<const FallbackCall*>(context);
     while (begin < end) {
       const int64_t item = begin / call.strips, first = begin % call.strips;
       const int64_t last = std::min(call.strips, first + (end - begin));
-      matmul::fallback_matmul(
-          call.problem, call.operands, call.packed,
-          {.item = item, .row_begin = 0, .row_end = call.problem.m, .strip_begin = first, .strip_end = last});
+      const MatmulPart& part = call.parts[static_cast<size_t>(item / call.problem.batch)];
+      matmul::fallback_matmul(call.problem, part.operands, call.packed,
+                              {.item = item % call.problem.batch,
+                               .row_begin = 0,
+                               .row_end = part.m,
+                               .strip_begin = first,
+                               .strip_end = last});
       begin += last - first;
     }
   }
 };
+
+void run_fallback(const MatmulProblem& problem, std::span<const MatmulPart> parts, const matmul::PackedB& packed,
+                  runtime::RegionTag tag, runtime::Schedule* on) {
+  FallbackCall body{problem, parts, packed, matmul::fallback_strips(problem)};
+  const int64_t tasks = static_cast<int64_t>(parts.size()) * problem.batch * body.strips;
+  run_tasks(on, tag, tasks, {FallbackCall::run, &body});
+}
+
+Status no_memory(const std::string& problem) { return resource_exhausted("no memory for the workspace of " + problem); }
 
 }  // namespace
 
@@ -42,16 +65,36 @@ runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
 }
 
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {
+  const runtime::RegionTag tag{.op = "matmul", .node = node};
   if (executable == nullptr) {
-    FallbackCall body{call, operands, packed, matmul::fallback_strips(call)};
-    run_tasks(schedule_for(call), {.op = "matmul", .node = node}, call.batch * body.strips, {FallbackCall::run, &body});
+    const MatmulPart whole{call.m, operands};
+    run_fallback(call, {&whole, 1}, packed, tag, schedule_for(call));
     return {};
   }
   matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
   jit::Launch launch(*executable, args.buffers.data(), args.params.data(), workspaces);
-  run_tasks(schedule_for(call), {.op = "matmul", .node = node}, launch.tasks(), {jit::Launch::run_range, &launch});
-  if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of " + matmul::to_string(call));
-  return {};
+  run_tasks(schedule_for(call), tag, launch.tasks(), {jit::Launch::run_range, &launch});
+  return launch.out_of_memory() ? no_memory(matmul::to_string(call)) : Status();
+}
+
+Status ReadyPlan::run_parts(const MatmulProblem& of, std::span<const MatmulPart> parts, const matmul::PackedB& packed,
+                            runtime::Schedule* on) const {
+  const runtime::RegionTag tag{.op = "matmul", .node = node};
+  if (executable == nullptr) {
+    run_fallback(of, parts, packed, tag, on);
+    return {};
+  }
+  thread_local Frame frame;
+  frame.arguments.resize(std::max(frame.arguments.size(), parts.size()));
+  frame.items.clear();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    matmul::Arguments& args = frame.arguments[i] = matmul::bind(of, parts[i].operands, packed.batch_stride);
+    args.params[0] = parts[i].m;
+    frame.items.emplace_back(*executable, args.buffers.data(), args.params.data());
+  }
+  jit::Launch launch(*executable, frame.items, workspaces, jit::Walk::kLastFirst);
+  run_tasks(on, tag, launch.tasks(), {jit::Launch::run_range, &launch});
+  return launch.out_of_memory() ? no_memory(node) : Status();
 }
 
 Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const MatmulProblem& problem,

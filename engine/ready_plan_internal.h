@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "engine/plan/kernel_cache.h"
 #include "engine/plan/resolver.h"
@@ -11,6 +12,12 @@
 #include "kernels/matmul/problem.h"
 
 namespace hone {
+
+// A call among several on one problem, each with rows and operands of its own.
+struct MatmulPart {
+  int64_t m = 0;
+  matmul::MatmulOperands operands;
+};
 
 // Immutable once made; any number of calls run it at once.
 struct ReadyPlan {
@@ -26,6 +33,11 @@ struct ReadyPlan {
   // Computes C for the problem with the m of this call, whose operands have been checked. Error: resource_exhausted.
   Status run(const matmul::MatmulProblem& call, const matmul::MatmulOperands& operands,
              const matmul::PackedB& packed) const;
+  // Several calls in one region, over the tasks of all: whoever is free takes the next, those of the last part first.
+  // `problem` (m does not count) has no batch; the operands have been checked and no C overlaps what another part
+  // reads. `on` may be null: the caller runs them.
+  Status run_parts(const matmul::MatmulProblem& problem, std::span<const MatmulPart> parts,
+                   const matmul::PackedB& packed, runtime::Schedule* on) const;
   // Where a call runs.
   runtime::Schedule* schedule_for(const matmul::MatmulProblem& call) const;
 };

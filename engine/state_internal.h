@@ -43,4 +43,9 @@ class Engine::State {
   jit::PackageGenerator package_generator_;
 };
 
+// For code of the engine that prepares an op of its own.
+struct EngineAccess {
+  static const std::shared_ptr<Engine::State>& state(const Engine& engine) { return engine.state_; }
+};
+
 }  // namespace hone

@@ -49,10 +49,17 @@ Result<plan::KernelCache::Handle> packing_kernel(Engine::State& state, const Mat
 
 Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& source, const float* weights,
                                    int64_t width, Isa isa) {
+  const bool read = source.n != 0 && source.k != 0 && source.alpha != 0;
+  if (read && weights == nullptr) return invalid_argument("weights are null but the matmul reads them");
+  return pack_weights(
+      state, source, [&](int64_t item) { return weights + item * source.batch_stride_b(); }, width, isa);
+}
+
+Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& source, const WeightItem& item_of,
+                                   int64_t width, Isa isa) {
   PackedWeights packed;
   packed.layout.width = width;
   if (source.n == 0 || source.k == 0 || source.alpha == 0) return packed;  // never read
-  if (weights == nullptr) return invalid_argument("weights are null but the matmul reads them");
   const bool shared = source.sb == 0 || source.batch == 1;
   // Every item starts on a cache line, as packing stores whole vectors.
   const int64_t item_elements = (packed.layout.elements(source.n, source.k) + 15) / 16 * 16;
@@ -68,7 +75,7 @@ Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& so
   HONE_ASSIGN_OR_RETURN(const plan::KernelCache::Handle kernel, packing_kernel(state, item, width, isa));
   const std::string node = matmul::to_string(source);
   for (int64_t i = 0; i < items; ++i) {
-    const float* src = weights + i * source.batch_stride_b();
+    const float* src = item_of(i);
     float* dst = packed.memory.as<float>().data() + i * item_elements;
     if (kernel == nullptr) {
       PlainPack body{item, src, dst, width};

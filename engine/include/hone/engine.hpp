@@ -192,6 +192,7 @@ struct EngineInfo {
 
 struct AttentionSpec;
 class Attention;
+struct EngineAccess;
 
 // Owns what prepared ops share: tuned plans, compiled kernels, threads. Cheap to copy; thread safe.
 class HONE_API Engine {
@@ -228,6 +229,7 @@ class HONE_API Engine {
   explicit Engine(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
+  friend struct EngineAccess;
   std::shared_ptr<State> state_;
 };
 
