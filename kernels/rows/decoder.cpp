@@ -29,12 +29,30 @@ RowProgram rope(const char* name, Columns columns, int outer, int64_t head_dim, 
 
 }  // namespace
 
+int emit_rms_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps) {
+  return normalised(b, x, b.apply(StepOp::kReduceDot, x, x), w, n, eps);
+}
+
+int emit_layer_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps) {
+  const Value mean = b.apply(StepOp::kDiv, b.apply(StepOp::kReduceSum, x), b.constant(static_cast<float>(n)));
+  const Value centred = b.apply(StepOp::kSub, x, mean);
+  return normalised(b, centred, b.apply(StepOp::kReduceDot, centred, centred), w, n, eps);
+}
+
+int emit_softmax(ProgramBuilder& b, int x, float scale, int waiting) {
+  const Value scaled = scale == 1.0F ? x : b.apply(StepOp::kMul, x, b.constant(scale));
+  const Value largest = b.apply(StepOp::kReduceMaxNumber, scaled);
+  const Value e = b.apply(StepOp::kExpNonPositive, b.apply(StepOp::kSub, scaled, largest));
+  if (waiting >= 0) b.store(waiting, e);
+  const Value inverse = b.apply(StepOp::kReciprocal, b.apply(StepOp::kReduceSum, e));
+  return b.apply(StepOp::kMul, waiting >= 0 ? b.load(waiting) : e, inverse);
+}
+
 RowProgram rms_norm(RowShape shape, float eps) {
   ProgramBuilder b("rms_norm", shape.outer, shape.n);
   const int x = b.in(), w = b.in(), y = b.out();
-  const Value v = b.load(x);
-  const Value squares = b.apply(StepOp::kReduceDot, v, v);
-  b.store(y, normalised(b, v, squares, b.load(w), shape.n, eps));
+  const Value v = b.load(x), weight = b.load(w);
+  b.store(y, emit_rms_norm(b, v, weight, shape.n, eps));
   return b.finish();
 }
 
@@ -53,11 +71,8 @@ RowProgram add_rms_norm(RowShape shape, float eps) {
 RowProgram layer_norm(RowShape shape, float eps, bool bias) {
   ProgramBuilder b(bias ? "layer_norm_bias" : "layer_norm", shape.outer, shape.n);
   const int x = b.in(), w = b.in(), c = bias ? b.in() : -1, y = b.out();
-  const Value v = b.load(x);
-  const Value mean = b.apply(StepOp::kDiv, b.apply(StepOp::kReduceSum, v), b.constant(static_cast<float>(shape.n)));
-  const Value centred = b.apply(StepOp::kSub, v, mean);
-  const Value squares = b.apply(StepOp::kReduceDot, centred, centred);
-  const Value scaled = normalised(b, centred, squares, b.load(w), shape.n, eps);
+  const Value v = b.load(x), weight = b.load(w);
+  const Value scaled = emit_layer_norm(b, v, weight, shape.n, eps);
   b.store(y, bias ? b.apply(StepOp::kAdd, scaled, b.load(c)) : scaled);
   return b.finish();
 }
@@ -66,13 +81,7 @@ RowProgram layer_norm(RowShape shape, float eps, bool bias) {
 RowProgram softmax(RowShape shape, float scale) {
   ProgramBuilder b("softmax", shape.outer, shape.n);
   const int x = b.in(), y = b.out();
-  const Value v = b.load(x);
-  const Value scaled = scale == 1.0F ? v : b.apply(StepOp::kMul, v, b.constant(scale));
-  const Value largest = b.apply(StepOp::kReduceMaxNumber, scaled);
-  const Value e = b.apply(StepOp::kExpNonPositive, b.apply(StepOp::kSub, scaled, largest));
-  b.store(y, e);
-  const Value inverse = b.apply(StepOp::kReciprocal, b.apply(StepOp::kReduceSum, e));
-  b.store(y, b.apply(StepOp::kMul, b.load(y), inverse));
+  b.store(y, emit_softmax(b, b.load(x), scale, y));
   return b.finish();
 }
 

@@ -20,6 +20,13 @@ RowProgram layer_norm(RowShape shape, float eps, bool bias);
 // x -> y:  e = exp(scale x - max(scale x)), y = e * (1 / sum(e)). A row of -inf alone gives NaN, as does NaN or +inf.
 RowProgram softmax(RowShape shape, float scale);
 
+// The same as steps of a longer program: x and w are values of `b`, as is the result. layer_norm without its bias. In
+// `waiting` (an output or scratch operand, both written and read) softmax keeps its exponentials until their sum is
+// known; -1: they are computed again.
+int emit_rms_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps);
+int emit_layer_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps);
+int emit_softmax(ProgramBuilder& b, int x, float scale, int waiting);
+
 // gate, up -> y:  y = activation(gate) * up (kSilu: SwiGLU).
 RowProgram gated(RowShape shape, StepOp activation);
 inline RowProgram silu_mul(RowShape shape) { return gated(shape, StepOp::kSilu); }
