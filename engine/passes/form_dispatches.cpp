@@ -353,6 +353,7 @@ RowClass row_class(const Shape& domain, const Shape& dims) {
 
 std::optional<Shape> row_domain(const Graph& graph, const Node& node) {
   if (is_elementwise(node.op)) return graph.value(node.results[0]).type.dims;
+  if (node.op == OpKind::reduce && !reduces_last_axis(graph, node)) return std::nullopt;
   if (walks_twice(node.op)) return graph.value(node.operands[0]).type.dims;
   return std::nullopt;
 }
