@@ -101,6 +101,9 @@ Status check_type(const TensorType& type) {
     return invalid_argument(fmt::format("has {} dimensions; at most {} are supported", type.rank(), kMaxRank));
   for (size_t i = 0; i < type.dims.size(); ++i) {
     const Dim& d = type.dims[i];
+    if (d.terms().size() > kMaxTerms)
+      return invalid_argument(fmt::format("has a dimension, {}, that is a sum of {} symbols; at most {} are supported",
+                                          i, d.terms().size(), kMaxTerms));
     if (d.is_static() && (d.value() < 0 || d.value() > kMaxElements))
       return invalid_argument(fmt::format("is {}: dimension {} must be in 0..2^40", to_string(type), i));
   }

@@ -79,6 +79,7 @@ Status check_type(const TensorType& type);
 Status check_recorded(const TensorType& recorded, const TensorType& inferred);
 
 inline constexpr int kMaxRank = 12;
+inline constexpr size_t kMaxTerms = 8;
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 }  // namespace hone::graph
