@@ -140,7 +140,7 @@ void RowLowering::declare_operand(size_t i) {
 void RowLowering::declare_registers() {
   for (size_t i = 0; i < p_.steps.size(); ++i) {
     const Step& s = p_.steps[i];
-    if (s.op == StepOp::kConst || is_store(s)) continue;
+    if (s.op == StepOp::kConst || is_store(s)) continue;  // ops_ has registers of f32 constants
     const std::string name = "v" + std::to_string(i);
     const ValueType type = plan_.values[i].type;
     if (is_reduction(s)) {
@@ -169,6 +169,7 @@ void RowLowering::declare_constants() {
   for (size_t i = 0; i < p_.steps.size(); ++i) {
     const Step& s = p_.steps[i];
     declare_step_constants(s);
+    if (s.op == StepOp::kConstS32) b_.constant_s32(value_[i], static_cast<int32_t>(s.bits));
     if (s.op != StepOp::kConst) continue;
     const auto number = std::bit_cast<float>(s.bits);
     ops_.declare_constant(number);

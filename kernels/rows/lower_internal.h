@@ -71,6 +71,9 @@ class RowLowering {
   void compute(const Step& step, int i);
   void unary(StepOp op, const RegRef& out, const RegRef& x);
   void logarithm(const RegRef& out, const RegRef& x);
+  void to_float(const RegRef& out, const Step& step);
+  void truncate(const RegRef& out, const RegRef& x);
+  void logic(const Step& step, const RegRef& out);
   void extreme(StepOp op, const RegRef& out, const RegRef& a, const RegRef& b);
   // Constants of all steps, before the rows.
   void declare_step_constants(const Step& step);

@@ -121,13 +121,22 @@ class Planner {
       case StepFamily::kLoad:
         return load(s);
       case StepFamily::kConst:
+        if (s.op == StepOp::kConstS32) made.type = ValueType::kS32;
         return made;
       case StepFamily::kUnary:
       case StepFamily::kTernary:
         HONE_RETURN_IF_ERROR(expect(all(s, 0, count, ValueType::kF32), "f32"));
         return made;
-      case StepFamily::kConvert:
-        HONE_RETURN_IF_ERROR(expect(first == ValueType::kS32, "s32"));
+      case StepFamily::kToFloat:
+        HONE_RETURN_IF_ERROR(expect(first == ValueType::kS32 || first == ValueType::kMask, "s32 or a mask"));
+        return made;
+      case StepFamily::kToInt:
+        HONE_RETURN_IF_ERROR(expect(first == ValueType::kF32, "f32"));
+        made.type = ValueType::kS32;
+        return made;
+      case StepFamily::kLogic:
+        HONE_RETURN_IF_ERROR(expect(all(s, 0, count, ValueType::kMask), "masks"));
+        made.type = ValueType::kMask;
         return made;
       case StepFamily::kBinary:
         made.type = first;
@@ -204,7 +213,7 @@ class Planner {
       std::reverse(columns.begin(), columns.end());
       for (size_t i = 0; i < p_.steps.size(); ++i) {
         const ValueInfo& v = plan_.values[i];
-        if (v.per_row && v.pass == pass && !is_reduction(p_.steps[i]) && p_.steps[i].op != StepOp::kConst)
+        if (v.per_row && v.pass == pass && !is_reduction(p_.steps[i]) && !is_constant(p_.steps[i]))
           per_row.push_back(static_cast<int>(i));
       }
       plan_.per_row.push_back(std::move(per_row));
@@ -252,12 +261,13 @@ bool may_share(const RowProgram& program, size_t in, size_t out) {
     const Step& store = program.steps[s];
     if (!is_store(store) || static_cast<size_t>(store.operand) != out) continue;
     const auto stored_in = static_cast<size_t>(plan->values[s].pass);
-    for (const auto* lists : {&plan->columns, &plan->per_row})
-      for (size_t pass = stored_in; pass < lists->size(); ++pass)
-        for (const int l : (*lists)[pass]) {
+    for (size_t pass = 0; pass < plan->columns.size(); ++pass)
+      for (const auto* list : {&plan->per_row[pass], &plan->columns[pass]})
+        for (const int l : *list) {
           const Step& load = program.steps[static_cast<size_t>(l)];
-          if (load.op != StepOp::kLoad || static_cast<size_t>(load.operand) != in) continue;
-          if (pass > stored_in || static_cast<size_t>(l) > s) return false;
+          const bool reads = load.op == StepOp::kLoad && static_cast<size_t>(load.operand) == in;
+          // Passes are the order of the kernel, the list is that of reference(): both must agree.
+          if (reads && (pass > stored_in || static_cast<size_t>(l) > s)) return false;
         }
   }
   return true;

@@ -27,6 +27,7 @@ struct RowPlan {
 Result<RowPlan> make_plan(const RowProgram& program);
 
 inline bool is_store(const Step& step) { return step.op == StepOp::kStore; }
+inline bool is_constant(const Step& step) { return step_info(step.op).family == StepFamily::kConst; }
 inline bool is_reduction(const Step& step) { return step_info(step.op).family == StepFamily::kReduce; }
 inline bool has_two_parts(Columns columns) { return columns == Columns::kHalves || columns == Columns::kPairs; }
 

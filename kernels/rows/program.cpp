@@ -38,6 +38,9 @@ ProgramBuilder::Value ProgramBuilder::load(int operand, int part) {
 ProgramBuilder::Value ProgramBuilder::constant(float value) {
   return push({.op = StepOp::kConst, .bits = std::bit_cast<uint32_t>(value)});
 }
+ProgramBuilder::Value ProgramBuilder::constant_s32(int32_t value) {
+  return push({.op = StepOp::kConstS32, .bits = static_cast<uint32_t>(value)});
+}
 ProgramBuilder::Value ProgramBuilder::apply(StepOp op, Value a, Value b, Value c) {
   return push({.op = op, .args = {a, b, c}});
 }

@@ -64,12 +64,14 @@ enum class StepOp : uint8_t {
 
 enum class StepFamily : uint8_t {
   kLoad,     // operand, part
-  kConst,    // bits of an f32
+  kConst,    // bits of an f32 or s32
   kUnary,    // f32 -> f32
-  kConvert,  // s32 -> f32
+  kToFloat,  // s32, or a mask (1 and 0) -> f32
+  kToInt,    // f32 -> s32
   kBinary,   // f32 x f32; add and sub also s32 x s32
   kTernary,  // f32
   kCompare,  // f32 x f32 -> mask
+  kLogic,    // masks -> mask
   kSelect,   // mask ? second : third
   kReduce,   // f32 over the columns -> one a row
   kStore,    // operand; one value, or two for kHalves and kPairs
@@ -115,6 +117,7 @@ class ProgramBuilder {
 
   Value load(int operand, int part = 0);
   Value constant(float value);
+  Value constant_s32(int32_t value);
   Value apply(StepOp op, Value a, Value b = -1, Value c = -1);
   void store(int operand, Value a, Value b = -1);
 

@@ -43,7 +43,7 @@ std::string step_text(const RowProgram& program, size_t i) {
   if (s.operand >= 0) text += fmt::format(" {}", s.operand);
   if (s.op == StepOp::kLoad && has_two_parts(program.operands[static_cast<size_t>(s.operand)].columns))
     text += fmt::format(" {}", s.part);
-  if (s.op == StepOp::kConst) text += fmt::format(" 0x{:08x}", s.bits);
+  if (is_constant(s)) text += fmt::format(" 0x{:08x}", s.bits);
   for (const int arg : s.args)
     if (arg >= 0) text += fmt::format(" %{}", arg);
   return text;
@@ -152,7 +152,7 @@ class Parser {
     std::string_view bits;
     if (family == StepFamily::kConst &&
         (at >= words_.size() || !prefixed("0x", words_[at++], &bits) || !number(bits, &s.bits, 16)))
-      return wrong("the bits of a float, 0x..");
+      return wrong("bits, 0x..");
     for (size_t i = 0; at < words_.size(); ++i, ++at) {
       std::string_view value;
       if (i >= s.args.size() || !prefixed("%", words_[at], &value) || !number(value, &s.args[i]) || s.args[i] < 0)

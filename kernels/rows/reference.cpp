@@ -80,6 +80,11 @@ float binary(StepOp op, float a, float b) {
   }
 }
 
+int32_t truncated(float x) {
+  constexpr float kEnd = 0x1p31F;
+  return x >= -kEnd && x < kEnd ? static_cast<int32_t>(x) : std::numeric_limits<int32_t>::min();
+}
+
 bool compare(StepOp op, float a, float b) {
   if (op == StepOp::kLt) return a < b;
   return op == StepOp::kLe ? a <= b : a == b;
@@ -187,13 +192,21 @@ class Row {
     Cell out{};
     switch (step_info(s.op).family) {
       case StepFamily::kConst:
-        out.f = std::bit_cast<float>(s.bits);
+        out.i = static_cast<int32_t>(s.bits);  // an f32's, too
         break;
       case StepFamily::kUnary:
         out.f = unary(s.op, arg(s, 0, j).f);
         break;
-      case StepFamily::kConvert:
-        out.f = static_cast<float>(arg(s, 0, j).i);
+      case StepFamily::kToFloat:
+        out.f = type(s, 0) == ValueType::kMask ? (arg(s, 0, j).m ? 1.0F : 0.0F) : static_cast<float>(arg(s, 0, j).i);
+        break;
+      case StepFamily::kToInt:
+        out.i = truncated(arg(s, 0, j).f);
+        break;
+      case StepFamily::kLogic:
+        out.m = s.op == StepOp::kNot   ? !arg(s, 0, j).m
+                : s.op == StepOp::kAnd ? arg(s, 0, j).m && arg(s, 1, j).m
+                                       : arg(s, 0, j).m || arg(s, 1, j).m;
         break;
       case StepFamily::kBinary:
         if (type(s, 0) == ValueType::kS32) {

@@ -45,6 +45,12 @@ void RowLowering::declare_step_constants(const Step& step) {
     case StepOp::kRsqrt:
     case StepOp::kReciprocal:
       return declare({1.0F});
+    case StepOp::kToFloat:
+    case StepOp::kToInt:
+    case StepOp::kAnd:
+    case StepOp::kOr:
+    case StepOp::kNot:
+      return declare({0.0F, 1.0F});
     case StepOp::kLogistic:
       ops_.declare(Activation::kExp);
       return declare({1.0F});
@@ -62,8 +68,12 @@ void RowLowering::compute(const Step& step, int i) {
   switch (step_info(step.op).family) {
     case StepFamily::kUnary:
       return unary(step.op, out, arg(step, 0));
-    case StepFamily::kConvert:
-      return b_.unary(UnaryOp::kToFloat, out, arg(step, 0));
+    case StepFamily::kToFloat:
+      return to_float(out, step);
+    case StepFamily::kToInt:
+      return truncate(out, arg(step, 0));
+    case StepFamily::kLogic:
+      return logic(step, out);
     case StepFamily::kBinary: {
       if (step.op == StepOp::kMax || step.op == StepOp::kMin) return extreme(step.op, out, arg(step, 0), arg(step, 1));
       constexpr BinaryOp kOps[] = {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv};
@@ -110,6 +120,46 @@ void RowLowering::unary(StepOp op, const RegRef& out, const RegRef& x) {
       b_.binary(BinaryOp::kAdd, out, out, ops_.constant(1.0F).ref());
       return one_over(out);
   }
+}
+
+void RowLowering::to_float(const RegRef& out, const Step& step) {
+  if (plan_.values[static_cast<size_t>(step.args[0])].type == ValueType::kS32)
+    return b_.unary(UnaryOp::kToFloat, out, arg(step, 0));
+  b_.select(out, arg(step, 0), ops_.constant(1.0F).ref(), ops_.constant(0.0F).ref());
+}
+
+// Rounded to the nearest integer, and one step back where that went beyond x. What is out of range stays 0x80000000.
+void RowLowering::truncate(const RegRef& out, const RegRef& x) {
+  const RegRef zero = ops_.constant(0.0F).ref(), one = ops_.constant(1.0F).ref();
+  const RegRef &nearest = spare_, &back = spare_next_;
+  b_.unary(UnaryOp::kToInt, out, x);
+  b_.unary(UnaryOp::kToFloat, nearest, out);
+  // x >= 0: nearest - 1 where x < nearest
+  b_.compare(CompareOp::kLt, test_, x, nearest);
+  b_.select(back, test_, one, zero);
+  b_.compare(CompareOp::kLe, test_, zero, x);
+  b_.select(back, test_, back, zero);
+  b_.binary(BinaryOp::kSub, nearest, nearest, back);
+  // x < 0: nearest + 1 where nearest < x
+  b_.compare(CompareOp::kLt, test_, nearest, x);
+  b_.select(back, test_, one, zero);
+  b_.compare(CompareOp::kLt, test_, x, zero);
+  b_.select(back, test_, back, zero);
+  b_.binary(BinaryOp::kAdd, nearest, nearest, back);
+  b_.unary(UnaryOp::kToInt, out, nearest);
+}
+
+// LoopIR has no operations on masks; 1 and 0 stand in.
+void RowLowering::logic(const Step& step, const RegRef& out) {
+  const RegRef zero = ops_.constant(0.0F).ref(), one = ops_.constant(1.0F).ref();
+  if (step.op == StepOp::kNot) {
+    b_.select(spare_, arg(step, 0), zero, one);
+  } else {
+    b_.select(spare_, arg(step, 1), one, zero);
+    step.op == StepOp::kAnd ? b_.select(spare_, arg(step, 0), spare_, zero)
+                            : b_.select(spare_, arg(step, 0), one, spare_);
+  }
+  b_.compare(CompareOp::kLt, out, zero, spare_);
 }
 
 // NaN where either is; of equal ones the second.

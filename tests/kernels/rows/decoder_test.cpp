@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
+#include "engine/base/random.h"
+#include "kernels/rows/reference.h"
 #include "tests/kernels/rows/rows_testing.h"
 
 namespace hone::rows {
@@ -80,6 +84,71 @@ TEST(RowsDecoder, RopeInterleaved) {
                            .extents = {5, 3},
                            .styles = {{.pad = 1}, {.shared_rows = 2}, {.shared_rows = 2}, {.pad = 2}}},
                           static_cast<uint64_t>(d));
+}
+
+// ---- the reference against double ----
+
+std::vector<float> numbers(int64_t n, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> all;
+  for (int64_t i = 0; i < n; ++i) all.push_back(random.uniform(-3, 3));
+  return all;
+}
+
+// The last operand of one row, the others being `inputs`.
+std::vector<float> run_reference(const RowProgram& program, std::vector<std::vector<float>> inputs) {
+  inputs.emplace_back(inputs[0].size());
+  RowArgs args{.extents = {1}};
+  for (size_t i = 0; i < inputs.size(); ++i) args.operands[i].data = inputs[i].data();
+  const Status ran = reference(program, args);
+  EXPECT_TRUE(ran.ok()) << ran.message();
+  return inputs.back();
+}
+
+TEST(RowsDecoder, NormsAreNearThoseOfDouble) {
+  constexpr double kEps = 1e-5;
+  for (const int64_t n : {1, 100, 4099}) {
+    const std::vector<float> x = numbers(n, 1), w = numbers(n, 2), bias = numbers(n, 3);
+    double sum = 0, squares = 0, variance = 0;
+    for (const float v : x) sum += v, squares += double{v} * v;
+    const double mean = sum / static_cast<double>(n);
+    for (const float v : x) variance += (v - mean) * (v - mean) / static_cast<double>(n);
+    const double rms = std::sqrt(squares / static_cast<double>(n) + kEps), deviation = std::sqrt(variance + kEps);
+    const auto y = run_reference(rms_norm({.n = n}, kEps), {x, w});
+    const auto z = run_reference(layer_norm({.n = n}, kEps, true), {x, w, bias});
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(y[i], x[i] / rms * w[i], 4e-6 * std::fabs(x[i] / rms * w[i])) << n << ", " << i;
+      // Cancellation of x - mean, blown up where nothing deviates from it (n = 1).
+      EXPECT_NEAR(z[i], (x[i] - mean) / deviation * w[i] + bias[i], 2e-6 * (1 + 6 * std::fabs(w[i]))) << n << ", " << i;
+    }
+  }
+}
+
+TEST(RowsDecoder, SoftmaxIsNearThatOfDouble) {
+  const std::vector<float> x = numbers(1000, 4);
+  const auto y = run_reference(softmax({.n = 1000}, 0.5F), {x});
+  double sum = 0, total = 0;
+  for (const float v : x) sum += std::exp(0.5 * v);
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(y[i], std::exp(0.5 * x[i]) / sum, 1e-6 * y[i]);
+    total += y[i];
+  }
+  EXPECT_NEAR(total, 1, 1e-5);
+}
+
+TEST(RowsDecoder, RopeTurnsItsPairs) {
+  const std::vector<float> x = numbers(64, 5), angle = numbers(32, 6);
+  std::vector<float> cos, sin;
+  for (const float a : angle) cos.push_back(std::cos(a)), sin.push_back(std::sin(a));
+  const auto half = run_reference(rope_half(1, 64), {x, cos, sin});
+  const auto pairs = run_reference(rope_interleaved(1, 64), {x, cos, sin});
+  for (size_t i = 0; i < 32; ++i) {
+    const double c = cos[i], s = sin[i];
+    EXPECT_NEAR(half[i], x[i] * c - x[i + 32] * s, 1e-6);
+    EXPECT_NEAR(half[i + 32], x[i + 32] * c + x[i] * s, 1e-6);
+    EXPECT_NEAR(pairs[2 * i], x[2 * i] * c - x[2 * i + 1] * s, 1e-6);
+    EXPECT_NEAR(pairs[2 * i + 1], x[2 * i + 1] * c + x[2 * i] * s, 1e-6);
+  }
 }
 
 TEST(RowsDecoder, InPlace) {
