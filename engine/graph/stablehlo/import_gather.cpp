@@ -1,0 +1,253 @@
+// stablehlo.gather takes windows of an operand at starts that a tensor of vectors gives, with a mapping for every
+// dimension; gather of a graph takes rows of a table. Between them: the indexed dimensions come first in the table and
+// are one dimension, the vectors become one number each, and what comes out is put where the mapping says.
+//
+//   table = reshape(transpose(x, [indexed.., others..]), [product of indexed, others..])
+//   row   = sum of clamp(0, start[d], size[d] - 1) * stride[d]       over indexed dimensions d
+//
+// StableHLO clamps a start that is out of range; a graph refuses it. So indices are clamped here, unless they are
+// surely in range. A window of more than one along an indexed dimension is not supported.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/printable.h"
+#include "engine/graph/stablehlo/import_internal.h"
+#include "engine/graph/stablehlo/literal.h"
+
+namespace hone::graph::stablehlo {
+
+struct Importer::GatherNumbers {
+  std::vector<int64_t> offset, collapsed, batching, index_batching, map, sizes;
+  int64_t vector_dim = 0;
+  ValueId x = -1, indices = -1;
+  std::vector<int64_t> indexed;  // dimensions of x: those with a column of starts, then batching ones
+  std::vector<int64_t> columns;  // of starts, for each of `indexed`; batching ones have none: -1
+  std::vector<int64_t> others;   // the rest, in order
+  Shape batch;                   // of indices without vector_dim
+};
+
+namespace {
+
+bool has(const std::vector<int64_t>& list, int64_t d) { return std::find(list.begin(), list.end(), d) != list.end(); }
+
+bool all_in(const std::vector<int64_t>& list, int64_t limit) {
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i] < 0 || list[i] >= limit || std::count(list.begin(), list.end(), list[i]) != 1) return false;
+  return true;
+}
+
+bool is_identity(const std::vector<int64_t>& perm) {
+  for (size_t i = 0; i < perm.size(); ++i)
+    if (perm[i] != static_cast<int64_t>(i)) return false;
+  return true;
+}
+
+}  // namespace
+
+Result<Importer::GatherNumbers> Importer::gather_numbers(const Call& call) {
+  HONE_RETURN_IF_ERROR(count(call, 2));
+  GatherNumbers n;
+  const Attribute* given = call.attribute("dimension_numbers");
+  if (given == nullptr) return wrong(call, "attribute dimension_numbers is missing");
+  const Attribute& numbers = resolve(module_, *given);
+  (void)call.attribute("indices_are_sorted");  // a promise that changes no value
+  for (const NamedAttribute& entry : numbers.entries) {
+    std::vector<int64_t>* list = entry.name == "offset_dims"                   ? &n.offset
+                                 : entry.name == "collapsed_slice_dims"        ? &n.collapsed
+                                 : entry.name == "operand_batching_dims"       ? &n.batching
+                                 : entry.name == "start_indices_batching_dims" ? &n.index_batching
+                                 : entry.name == "start_index_map"             ? &n.map
+                                                                               : nullptr;
+    if (entry.name == "index_vector_dim" && entry.value.kind == Attribute::Kind::kInteger) {
+      n.vector_dim = entry.value.integer;
+    } else if (list != nullptr) {
+      HONE_ASSIGN_OR_RETURN(*list, parse_integers(module_, entry.value));
+    } else {
+      return wrong(call, fmt::format("dimension_numbers has no {}", printable(entry.name, 40)));
+    }
+  }
+  HONE_ASSIGN_OR_RETURN(n.sizes, integers(call, "slice_sizes"));
+  HONE_ASSIGN_OR_RETURN(const std::vector<ValueId> operands, values(call));
+  n.x = operands[0];
+  n.indices = operands[1];
+  const TensorType &x = type(n.x), &indices = type(n.indices);
+  const int64_t rank = x.rank(), index_rank = indices.rank();
+  if (indices.dtype != DType::kS32) return wrong(call, "indices must be integers");
+  const bool ranges = static_cast<int64_t>(n.sizes.size()) == rank && all_in(n.collapsed, rank) &&
+                      all_in(n.batching, rank) && all_in(n.map, rank) && n.vector_dim >= 0 &&
+                      n.vector_dim <= index_rank && all_in(n.index_batching, index_rank) &&
+                      n.batching.size() == n.index_batching.size() && !has(n.index_batching, n.vector_dim);
+  const auto windows = static_cast<size_t>(rank) - n.collapsed.size() - n.batching.size();
+  if (!ranges || n.offset.size() != windows)
+    return wrong(call, "dimension_numbers and slice_sizes do not fit the operands");
+  const Dim columns = n.vector_dim == index_rank ? Dim(1) : indices.dims[static_cast<size_t>(n.vector_dim)];
+  if (!columns.is_static() || columns.value() != static_cast<int64_t>(n.map.size()))
+    return wrong(call, "start_index_map must have an entry for each index of a vector");
+  for (int64_t d = 0; d < index_rank; ++d)
+    if (d != n.vector_dim) n.batch.push_back(indices.dims[static_cast<size_t>(d)]);
+  if (!all_in(n.offset, static_cast<int64_t>(n.batch.size() + windows)) ||
+      !std::is_sorted(n.offset.begin(), n.offset.end()))
+    return wrong(call, "offset_dims must ascend within the result");
+  for (int64_t d = 0; d < rank; ++d) {
+    const Dim& size = x.dims[static_cast<size_t>(d)];
+    const int64_t slice = n.sizes[static_cast<size_t>(d)];
+    const bool whole = surely_equal(size, Dim(slice));
+    if (slice < 0 || (size.is_static() && slice > size.value()))
+      return wrong(call, fmt::format("slice size {} of dimension {}, which is {}", slice, d, to_string(size)));
+    if ((has(n.collapsed, d) || has(n.batching, d)) && slice != 1)
+      return wrong(call, fmt::format("slice size {} of dimension {}, which goes: it must be 1", slice, d));
+    if (has(n.batching, d) && (has(n.map, d) || has(n.collapsed, d)))
+      return wrong(call, fmt::format("dimension {} is used twice", d));
+    // A window as large as the dimension starts at 0 whatever the index says.
+    const bool indexed = has(n.map, d) && !whole;
+    if (indexed && slice != 1)
+      return refused(
+          call,
+          fmt::format("a window of {} along dimension {}, which is indexed, is not supported; supported are 1 and all",
+                      slice, d));
+    if ((indexed || has(n.batching, d)) && !size.is_static())
+      return refused(call, fmt::format("dimension {} is indexed and must have a static size", d));
+    if (!indexed && !has(n.batching, d)) n.others.push_back(d);
+  }
+  for (size_t i = 0; i < n.map.size(); ++i) {
+    if (has(n.others, n.map[i])) continue;
+    n.indexed.push_back(n.map[i]);
+    n.columns.push_back(static_cast<int64_t>(i));
+  }
+  for (const int64_t d : n.batching) {
+    n.indexed.push_back(d);
+    n.columns.push_back(-1);
+  }
+  return n;
+}
+
+// [product of indexed, others..]
+Result<ValueId> Importer::gather_table(const Call& call, GatherNumbers* n) {
+  const TensorType x = type(n->x);
+  ValueId table = n->x;
+  std::vector<int64_t> start(x.dims.size(), 0), limit;
+  bool cut = false;
+  for (size_t d = 0; d < x.dims.size(); ++d) {
+    const bool other = has(n->others, static_cast<int64_t>(d)) && !surely_equal(x.dims[d], Dim(n->sizes[d]));
+    cut |= other;
+    limit.push_back(other ? n->sizes[d] : x.dims[d].is_static() ? x.dims[d].value() : -1);
+  }
+  if (cut) {
+    HONE_ASSIGN_OR_RETURN(table, emit_value(call, OpKind::slice, {table}, {{"start", start}, {"limit", limit}}));
+  }
+  std::vector<int64_t> perm = n->indexed;
+  perm.insert(perm.end(), n->others.begin(), n->others.end());
+  if (!is_identity(perm)) {
+    HONE_ASSIGN_OR_RETURN(table, emit_value(call, OpKind::transpose, {table}, {{"perm", perm}}));
+  }
+  if (n->indexed.size() == 1) return table;
+  TensorType flat{.dtype = x.dtype, .dims = {Dim(1)}};
+  for (const int64_t d : n->indexed) flat.dims[0] = flat.dims[0] * x.dims[static_cast<size_t>(d)];
+  for (const int64_t d : n->others) flat.dims.push_back(Dim(n->sizes[static_cast<size_t>(d)]));
+  return emit_value(call, OpKind::reshape, {table}, {}, &flat);
+}
+
+bool Importer::surely_below(ValueId indices, int64_t size) const {
+  for (int steps = 0; steps < 8; ++steps) {
+    const Node* node = graph_.definition(indices);
+    if (node == nullptr) return false;
+    if (const Constant* c = graph_.constant(indices)) {
+      const int64_t elements = c->splat ? 1 : c->type.elements();
+      for (int64_t i = 0; i < elements; ++i)
+        if (c->s32_at(i) < 0 || c->s32_at(i) >= size) return false;
+      return true;
+    }
+    const bool moves = node->op == OpKind::reshape || node->op == OpKind::broadcast || node->op == OpKind::transpose ||
+                       node->op == OpKind::slice;
+    if (moves) {
+      indices = node->operands[0];
+      continue;
+    }
+    // Places along an axis: of an iota, or of what top_k chose from.
+    const Shape* axis = node->op == OpKind::iota    ? &type(indices).dims
+                        : node->op == OpKind::top_k ? &type(node->operands[0]).dims
+                                                    : nullptr;
+    if (axis == nullptr || axis->empty()) return false;
+    const Dim& most = node->op == OpKind::iota ? (*axis)[static_cast<size_t>(node->integer("axis"))] : axis->back();
+    return most.is_static() && most.value() <= size;
+  }
+  return false;
+}
+
+Result<ValueId> Importer::clamped(const Call& call, ValueId indices, int64_t size) {
+  if (surely_below(indices, size)) return indices;
+  const Shape shape = type(indices).dims;
+  HONE_ASSIGN_OR_RETURN(const ValueId low, splat_s32(call, 0, shape));
+  HONE_ASSIGN_OR_RETURN(const ValueId high, splat_s32(call, size - 1, shape));
+  HONE_ASSIGN_OR_RETURN(const ValueId raised, emit_value(call, OpKind::max, {indices, low}));
+  return emit_value(call, OpKind::min, {raised, high});
+}
+
+// The starts along indexed[column], of the shape n.batch.
+Result<ValueId> Importer::index_column(const Call& call, const GatherNumbers& n, size_t column) {
+  const TensorType indices = type(n.indices);
+  const TensorType to{.dtype = DType::kS32, .dims = n.batch};
+  if (n.columns[column] < 0) {
+    const int64_t d = n.index_batching[column - (n.indexed.size() - n.batching.size())];
+    return emit_value(call, OpKind::iota, {}, {{"axis", d - (d > n.vector_dim ? 1 : 0)}}, &to);
+  }
+  ValueId starts = n.indices;
+  if (n.vector_dim != indices.rank()) {
+    if (n.map.size() > 1) {
+      std::vector<int64_t> start(indices.dims.size(), 0), limit;
+      for (const Dim& d : indices.dims) limit.push_back(d.is_static() ? d.value() : -1);
+      start[static_cast<size_t>(n.vector_dim)] = n.columns[column];
+      limit[static_cast<size_t>(n.vector_dim)] = n.columns[column] + 1;
+      HONE_ASSIGN_OR_RETURN(starts, emit_value(call, OpKind::slice, {starts}, {{"start", start}, {"limit", limit}}));
+    }
+    HONE_ASSIGN_OR_RETURN(starts, emit_value(call, OpKind::reshape, {starts}, {}, &to));
+  }
+  return clamped(call, starts, type(n.x).dims[static_cast<size_t>(n.indexed[column])].value());
+}
+
+Result<ValueId> Importer::gather_rows(const Call& call, const GatherNumbers& n) {
+  ValueId rows = -1;
+  int64_t stride = 1;
+  for (size_t i = n.indexed.size(); i-- > 0;) {
+    HONE_ASSIGN_OR_RETURN(ValueId column, index_column(call, n, i));
+    if (stride != 1) {
+      HONE_ASSIGN_OR_RETURN(const ValueId factor, splat_s32(call, stride, n.batch));
+      HONE_ASSIGN_OR_RETURN(column, emit_value(call, OpKind::mul, {column, factor}));
+    }
+    if (rows >= 0) {
+      HONE_ASSIGN_OR_RETURN(column, emit_value(call, OpKind::add, {rows, column}));
+    }
+    rows = column;
+    const int64_t size = type(n.x).dims[static_cast<size_t>(n.indexed[i])].value();
+    if (__builtin_mul_overflow(stride, size, &stride) || stride > (int64_t{1} << 31))
+      return refused(call, "the indexed dimensions have more than 2^31 rows");
+  }
+  return rows;
+}
+
+Importer::Entries Importer::gather(const Call& call) {
+  HONE_ASSIGN_OR_RETURN(GatherNumbers n, gather_numbers(call));
+  if (n.indexed.empty()) return refused(call, "windows as large as the operand are not supported");
+  HONE_ASSIGN_OR_RETURN(const ValueId rows, gather_rows(call, n));
+  HONE_ASSIGN_OR_RETURN(const ValueId table, gather_table(call, &n));
+  HONE_ASSIGN_OR_RETURN(ValueId result, emit_value(call, OpKind::gather, {table, rows}));
+  // [batch.., window..]: indexed dimensions that do not go have a size of 1.
+  TensorType windows{.dtype = type(n.x).dtype, .dims = n.batch};
+  for (int64_t d = 0; d < type(n.x).rank(); ++d)
+    if (!has(n.collapsed, d) && !has(n.batching, d)) windows.dims.push_back(Dim(n.sizes[static_cast<size_t>(d)]));
+  if (windows.dims != type(result).dims) {
+    HONE_ASSIGN_OR_RETURN(result, emit_value(call, OpKind::reshape, {result}, {}, &windows));
+  }
+  std::vector<int64_t> perm(windows.dims.size(), -1);
+  for (size_t i = 0; i < n.offset.size(); ++i)
+    perm[static_cast<size_t>(n.offset[i])] = static_cast<int64_t>(n.batch.size() + i);
+  int64_t next = 0;
+  for (int64_t& p : perm)
+    if (p < 0) p = next++;
+  if (!is_identity(perm)) return emit(call, OpKind::transpose, {result}, {{"perm", std::move(perm)}});
+  return std::vector<Entry>{{.type = type(result), .value = result, .numbers = {}}};
+}
+
+}  // namespace hone::graph::stablehlo

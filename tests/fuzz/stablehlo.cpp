@@ -1,0 +1,16 @@
+// StableHLO texts: parse and import. What is accepted is a verified graph.
+#include "engine/graph/stablehlo/import.h"
+#include "engine/graph/verify.h"
+#include "tests/fuzz/fuzz_target.h"
+
+using namespace hone;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const Result<graph::Graph> graph = graph::stablehlo::import_stablehlo(fuzz::text_of(data, size));
+  if (!graph.ok()) {
+    fuzz::require_message(graph.status());
+    return 0;
+  }
+  HONE_FUZZ_REQUIRE(graph::verify(*graph).ok());
+  return 0;
+}
