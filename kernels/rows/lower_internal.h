@@ -73,6 +73,7 @@ class RowLowering {
   void logarithm(const RegRef& out, const RegRef& x);
   void to_float(const RegRef& out, const Step& step);
   void truncate(const RegRef& out, const RegRef& x);
+  void compare(const Step& step, const RegRef& out);
   void logic(const Step& step, const RegRef& out);
   void extreme(StepOp op, const RegRef& out, const RegRef& a, const RegRef& b);
   // Constants of all steps, before the rows.

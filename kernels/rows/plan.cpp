@@ -147,7 +147,7 @@ class Planner {
         HONE_RETURN_IF_ERROR(expect(all(s, 0, 2, ValueType::kF32), "f32"));
         return made;
       case StepFamily::kCompare:
-        HONE_RETURN_IF_ERROR(expect(all(s, 0, 2, ValueType::kF32), "f32"));
+        HONE_RETURN_IF_ERROR(expect(first != ValueType::kMask && all(s, 0, 2, first), "two numbers of one type"));
         made.type = ValueType::kMask;
         return made;
       case StepFamily::kSelect:

@@ -70,7 +70,7 @@ enum class StepFamily : uint8_t {
   kToInt,    // f32 -> s32
   kBinary,   // f32 x f32; add and sub also s32 x s32
   kTernary,  // f32
-  kCompare,  // f32 x f32 -> mask
+  kCompare,  // f32 x f32 or s32 x s32 -> mask
   kLogic,    // masks -> mask
   kSelect,   // mask ? second : third
   kReduce,   // f32 over the columns -> one a row

@@ -85,7 +85,8 @@ int32_t truncated(float x) {
   return x >= -kEnd && x < kEnd ? static_cast<int32_t>(x) : std::numeric_limits<int32_t>::min();
 }
 
-bool compare(StepOp op, float a, float b) {
+template <typename T>
+bool compare(StepOp op, T a, T b) {
   if (op == StepOp::kLt) return a < b;
   return op == StepOp::kLe ? a <= b : a == b;
 }
@@ -220,7 +221,8 @@ class Row {
         out.f = std::fma(arg(s, 0, j).f, arg(s, 1, j).f, arg(s, 2, j).f);
         break;
       case StepFamily::kCompare:
-        out.m = compare(s.op, arg(s, 0, j).f, arg(s, 1, j).f);
+        out.m = type(s, 0) == ValueType::kS32 ? compare(s.op, arg(s, 0, j).i, arg(s, 1, j).i)
+                                              : compare(s.op, arg(s, 0, j).f, arg(s, 1, j).f);
         break;
       default:  // kSelect
         out = arg(s, 0, j).m ? arg(s, 1, j) : arg(s, 2, j);

@@ -17,6 +17,8 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 // log works within [kSmall, kLarge]; beyond, on x times or over 2^64, whose logarithm is kShift.
 constexpr float kSmall = 0x1p-126F, kLarge = 0x1p126F, kUp = 0x1p64F, kDown = 0x1p-64F, kShift = 44.3614196F;
+// Between integers whose roundings are less than this apart, a difference does not wrap.
+constexpr float kFar = 0x1p30F;
 
 // Steps that are one activation of kernels/math.
 const Activation* activation_of(StepOp op) {
@@ -45,6 +47,11 @@ void RowLowering::declare_step_constants(const Step& step) {
     case StepOp::kRsqrt:
     case StepOp::kReciprocal:
       return declare({1.0F});
+    case StepOp::kLt:
+    case StepOp::kLe:
+    case StepOp::kEq:
+      if (plan_.values[static_cast<size_t>(step.args[0])].type == ValueType::kS32) declare({0.0F, kFar});
+      return;
     case StepOp::kToFloat:
     case StepOp::kToInt:
     case StepOp::kAnd:
@@ -82,11 +89,8 @@ void RowLowering::compute(const Step& step, int i) {
     }
     case StepFamily::kTernary:
       return b_.fma(out, arg(step, 0), arg(step, 1), arg(step, 2));
-    case StepFamily::kCompare: {
-      constexpr CompareOp kOps[] = {CompareOp::kLt, CompareOp::kLe, CompareOp::kEq};
-      return b_.compare(kOps[static_cast<size_t>(step.op) - static_cast<size_t>(StepOp::kLt)], out, arg(step, 0),
-                        arg(step, 1));
-    }
+    case StepFamily::kCompare:
+      return compare(step, out);
     case StepFamily::kSelect:
       return b_.select(out, arg(step, 0), arg(step, 1), arg(step, 2));
     default:
@@ -147,6 +151,26 @@ void RowLowering::truncate(const RegRef& out, const RegRef& x) {
   b_.select(back, test_, back, zero);
   b_.binary(BinaryOp::kAdd, nearest, nearest, back);
   b_.unary(UnaryOp::kToInt, out, nearest);
+}
+
+// LoopIR compares floats. The sign of a - b says how two integers stand to each other, but where it wraps; there they
+// are so far apart that their roundings to f32 say it.
+void RowLowering::compare(const Step& step, const RegRef& out) {
+  constexpr CompareOp kOps[] = {CompareOp::kLt, CompareOp::kLe, CompareOp::kEq};
+  const CompareOp op = kOps[static_cast<size_t>(step.op) - static_cast<size_t>(StepOp::kLt)];
+  const RegRef &a = arg(step, 0), &b = arg(step, 1);
+  if (plan_.values[static_cast<size_t>(step.args[0])].type == ValueType::kF32) return b_.compare(op, out, a, b);
+  const RegRef &far = spare_, &near = spare_next_;
+  const RegRef difference = vector("difference", DType::kS32);
+  b_.unary(UnaryOp::kToFloat, far, a);
+  b_.unary(UnaryOp::kToFloat, near, b);
+  b_.binary(BinaryOp::kSub, far, far, near);
+  b_.unary(UnaryOp::kAbs, near, far);
+  b_.compare(CompareOp::kLt, test_, near, ops_.constant(kFar).ref());
+  b_.binary(BinaryOp::kSub, difference, a, b);
+  b_.unary(UnaryOp::kToFloat, near, difference);
+  b_.select(far, test_, near, far);
+  b_.compare(op, out, far, ops_.constant(0.0F).ref());
 }
 
 // LoopIR has no operations on masks; 1 and 0 stand in.

@@ -2,11 +2,13 @@
 // reference itself against double.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "engine/base/random.h"
+#include "kernels/rows/lower.h"
 #include "kernels/rows/reference.h"
 #include "tests/kernels/rows/rows_testing.h"
 
@@ -95,7 +97,8 @@ class RandomProgram {
         break;
       }
       case StepFamily::kCompare: {
-        const int x = f(), y = f();
+        const bool whole = random_.chance(30);
+        const int x = whole ? i() : f(), y = whole ? i() : f();
         masks_.push_back(b.apply(op, x, y));
         break;
       }
@@ -230,6 +233,33 @@ TEST(RowsSteps, ReferenceIsWithinItsBounds) {
       }
       EXPECT_LE(std::fabs(y[i] - want), bound.relative * std::fabs(want) + bound.absolute)
           << step_info(bound.op).name << "(" << x[i] << ") = " << y[i] << ", exactly " << want;
+    }
+  }
+}
+
+// Differences that wrap, and numbers that are one as f32.
+TEST(RowsSteps, IntegersAreComparedExactly) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max(), kLeast = std::numeric_limits<int32_t>::min();
+  const std::vector<int32_t> hard = {0,       1,          -1,       kMost,    kLeast,        kMost - 1,     kLeast + 1,
+                                     1 << 30, -(1 << 30), 16777217, 16777216, (1 << 30) + 1, -(1 << 30) - 1};
+  for (const StepOp op : {StepOp::kLt, StepOp::kLe, StepOp::kEq}) {
+    for (const int32_t right : hard) {
+      ProgramBuilder b("integers", 0, static_cast<int64_t>(hard.size()));
+      const int x = b.in(Columns::kDense, DType::kS32), y = b.out();
+      const int v = b.load(x), w = b.constant_s32(right);
+      b.store(y, b.apply(StepOp::kToFloat, b.apply(op, v, w)));
+      const RowProgram program = b.finish();
+      RowCase test{.program = program};
+      RowMemory memory(test, 1);
+      std::ranges::copy(hard, static_cast<int32_t*>(memory.args().operands[0].data));
+      const Result<ir::Kernel> kernel = lower(program, Isa::kAvx2);
+      ASSERT_TRUE(kernel.ok());
+      run_kernel(*kernel, test, memory);
+      for (size_t i = 0; i < hard.size(); ++i) {
+        const bool want = op == StepOp::kLt ? hard[i] < right : op == StepOp::kLe ? hard[i] <= right : hard[i] == right;
+        EXPECT_EQ(static_cast<float*>(memory.args().operands[1].data)[i], want ? 1.0F : 0.0F)
+            << hard[i] << " " << step_info(op).name << " " << right;
+      }
     }
   }
 }
