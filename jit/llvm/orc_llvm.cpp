@@ -23,6 +23,7 @@
 #include "jit/llvm/lower_internal.h"
 #include "jit/llvm/object.h"
 #include "jit/llvm/pipelines.h"
+#include "jit/llvm/target_internal.h"
 
 namespace hone::jit {
 
@@ -38,8 +39,11 @@ Status to_status(llvm::Error error, const std::string& what) {
 class Linker {
  public:
   static Result<std::shared_ptr<Linker>> create() {
+    // A process whose kernels all come from the cache on disk has compiled nothing, so nobody has entered targets yet.
+    const std::string triple = llvm::sys::getProcessTriple();
+    HONE_RETURN_IF_ERROR(find_llvm_target(triple).status());
     auto builder = orc::LLJITBuilder();
-    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple())))
+    builder.setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(llvm::Triple(triple)))
         .setLinkProcessSymbolsByDefault(false)
         .setPlatformSetUp(orc::setUpInactivePlatform)
         .setObjectLinkingLayerCreator([](orc::ExecutionSession& session,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -80,6 +81,31 @@ TEST_F(JitLlvmCache, TheSecondCompileIsTheFirstOnesCode) {
   EXPECT_THAT(answers_, ElementsAre("miss", "hit"));
   EXPECT_EQ(first, second);
   EXPECT_FALSE(first.empty());
+}
+
+constexpr char kChildFolder[] = "HONE_TEST_CHILD_CACHE";
+
+// Of the test below, in a process of its own.
+TEST(JitLlvmCacheChild, DISABLED_LoadsAndCompilesNothing) {
+  const char* folder = std::getenv(kChildFolder);
+  ASSERT_NE(folder, nullptr);
+  setenv("HONE_CACHE", folder, 1);
+  const auto compiled =
+      find_code_generator("llvm").value()->compile(tile_kernel({.mr = 2, .nr = 8, .k = 9, .lanes = 8}), Isa::kAvx2);
+  EXPECT_TRUE(compiled.ok()) << compiled.status().to_string();
+}
+
+// Found by a benchmark that ran twice: the linker asked for targets that only compiling had entered.
+TEST_F(JitLlvmCache, AProcessThatOnlyLoadsLinksToo) {
+  code(kernel());
+  setenv(kChildFolder, folder_.c_str(), 1);
+  const std::string self = fs::read_symlink("/proc/self/exe").string();
+  const std::string command = "'" + self + "' --gtest_also_run_disabled_tests --gtest_filter=JitLlvmCacheChild.* > '" +
+                              (folder_ / "output").string() + "' 2>&1";
+  const int code = std::system(command.c_str());
+  unsetenv(kChildFolder);
+  std::ifstream output(folder_ / "output");
+  EXPECT_EQ(code, 0) << std::string(std::istreambuf_iterator<char>(output), {});
 }
 
 // Tests compile anew; this compiles as programs do.
