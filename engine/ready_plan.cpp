@@ -65,15 +65,20 @@ runtime::Schedule* ReadyPlan::schedule_for(const MatmulProblem& call) const {
 }
 
 Status ReadyPlan::run(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed) const {
+  return run_on(call, operands, packed, schedule_for(call));
+}
+
+Status ReadyPlan::run_on(const MatmulProblem& call, const MatmulOperands& operands, const matmul::PackedB& packed,
+                         runtime::Schedule* on) const {
   const runtime::RegionTag tag{.op = "matmul", .node = node};
   if (executable == nullptr) {
     const MatmulPart whole{call.m, operands};
-    run_fallback(call, {&whole, 1}, packed, tag, schedule_for(call));
+    run_fallback(call, {&whole, 1}, packed, tag, on);
     return {};
   }
   matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
   jit::Launch launch(*executable, args.buffers.data(), args.params.data(), workspaces);
-  run_tasks(schedule_for(call), tag, launch.tasks(), {jit::Launch::run_range, &launch});
+  run_tasks(on, tag, launch.tasks(), {jit::Launch::run_range, &launch});
   return launch.out_of_memory() ? no_memory(matmul::to_string(call)) : Status();
 }
 

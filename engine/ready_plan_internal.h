@@ -33,6 +33,9 @@ struct ReadyPlan {
   // Computes C for the problem with the m of this call, whose operands have been checked. Error: resource_exhausted.
   Status run(const matmul::MatmulProblem& call, const matmul::MatmulOperands& operands,
              const matmul::PackedB& packed) const;
+  // The same on another Schedule than schedule_for() says; null: inline.
+  Status run_on(const matmul::MatmulProblem& call, const matmul::MatmulOperands& operands,
+                const matmul::PackedB& packed, runtime::Schedule* on) const;
   // Several calls in one region, over the tasks of all: whoever is free takes the next, those of the last part first.
   // `problem` (m does not count) has no batch; the operands have been checked and no C overlaps what another part
   // reads. `on` may be null: the caller runs them.

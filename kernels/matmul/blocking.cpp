@@ -30,6 +30,7 @@
 
 #include "engine/base/math.h"
 #include "kernels/matmul/lower_internal.h"
+#include "kernels/op/region.h"
 
 namespace hone::matmul {
 namespace {
@@ -283,11 +284,10 @@ std::vector<RegisterTile> register_tiles(Isa isa) {
 }
 
 double region_work(const MatmulProblem& problem) {
-  // One AVX2 core does about 50 multiply-adds and moves about 10 bytes a nanosecond, so an element of f32 is worth 20;
-  // only the order of magnitude matters here. Of a square this is more than its multiply-adds up to 60^3.
+  // Of a square the elements count for more than its multiply-adds up to 60^3.
   const auto d = [](int64_t v) { return static_cast<double>(v); };
   const double elements = d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n);
-  return std::max(problem.flops() / 2, 20 * d(problem.batch) * elements);
+  return std::max(problem.flops() / 2, op::kWorkPerElement * d(problem.batch) * elements);
 }
 
 }  // namespace hone::matmul

@@ -7,6 +7,10 @@
 
 namespace hone::op {
 
+// One AVX2 core does about 50 multiply-adds and moves about 10 bytes a nanosecond, so an element of f32 that it moves
+// is worth 20; only the order of magnitude matters.
+inline constexpr double kWorkPerElement = 20;
+
 // Threads worth waking for work on which nothing was measured, 1..limit. `min_work`: from how much work on `limit`
 // threads are faster than one on this machine, as `hone tune` found; without it a guess that suits none exactly.
 int default_threads(double work, int limit, std::optional<int64_t> min_work = std::nullopt);

@@ -5,6 +5,7 @@
 
 #include "engine/runtime/schedule.h"
 #include "tests/engine/attention_util.h"
+#include "tests/engine/experts_util.h"
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HONE_COUNTS_MALLOC 1
@@ -125,6 +126,30 @@ TEST_P(EngineAllocation, NoneInAHundredCallsOfAttention) {
       counting = false;
       EXPECT_TRUE(ok);
       EXPECT_EQ(allocations.load(), 0) << numerics << " cached=" << cached << " threads=" << GetParam();
+    }
+  }
+}
+
+// Whatever the strategy, and however the tokens spread: up to max_tokens, more after fewer.
+TEST_P(EngineAllocation, NoneInAHundredCallsOfExperts) {
+  const Engine engine = Engine::create({.use_database = false, .threads = GetParam()}).value();
+  for (const int64_t ff : {512, 200}) {
+    const testing_api::MoeModel model(8, 2, 256, ff);
+    ExpertsSpec spec = model.spec(64);
+    spec.strategy = ExpertsStrategy::kDense;
+    const Experts moe = Experts::prepare(engine, spec, model.weights()).value();
+    for (const ExpertsStrategy strategy : testing_api::kStrategies) {
+      testing_api::MoeTokens few(model, 3), many(model, 64), skewed(model, 64, testing_api::Spread::kAllOnTheLast);
+      for (int i = 0; i < 20; ++i) ASSERT_TRUE(moe.run(few.call(strategy)).ok());  // threads start, their pools fill
+      for (int i = 0; i < 20; ++i) ASSERT_TRUE(moe.run(many.call(strategy)).ok());
+      allocations = 0;
+      counting = true;
+      bool ok = true;
+      for (int i = 0; i < 34; ++i)
+        for (testing_api::MoeTokens* tokens : {&skewed, &few, &many}) ok &= moe.run(tokens->call(strategy)).ok();
+      counting = false;
+      EXPECT_TRUE(ok);
+      EXPECT_EQ(allocations.load(), 0) << plan::strategy_name(strategy) << " ff=" << ff << " threads=" << GetParam();
     }
   }
 }
