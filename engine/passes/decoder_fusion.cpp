@@ -301,8 +301,9 @@ class Fusion {
   };
   std::optional<Heads> heads_of(NodeId id) const {
     const Node& rope = g_.node(id);
+    if (rope.op != OpKind::rope) return std::nullopt;
     const Node* shape = g_.definition(rope.operands[0]);
-    if (rope.op != OpKind::rope || shape == nullptr || shape->op != OpKind::reshape) return std::nullopt;
+    if (shape == nullptr || shape->op != OpKind::reshape) return std::nullopt;
     const Node* slice = g_.definition(shape->operands[0]);
     if (slice == nullptr || slice->op != OpKind::slice || !slice->integers("stride").empty()) return std::nullopt;
     if (!used_once(g_, shape->results[0]) || !used_once(g_, slice->results[0])) return std::nullopt;

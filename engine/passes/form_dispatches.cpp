@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/passes/legalize.h"
+
 namespace hone::passes {
 namespace {
 
@@ -71,6 +73,7 @@ class Former {
 
   Status run() {
     c_.dispatches.clear();
+    HONE_RETURN_IF_ERROR(legalize_dot_generals(g_));
     separate_outputs();
     for (const NodeId id : g_.order()) HONE_RETURN_IF_ERROR(place(g_.node(id)));
     for (Dispatch& d : c_.dispatches) connect(d);

@@ -57,6 +57,10 @@ void Rewriter::replace(NodeId old, ValueId by, bool keep_name) {
   const int line = g.node(old).line;
   auto schedule = g.node(old).schedule;
   g.replace_uses(g.result(old), by);
+  if (old == before_) {  // what is added next goes where it stood
+    const auto at = std::find(g.order().begin(), g.order().end(), old) + 1;
+    before_ = at == g.order().end() ? -1 : *at;
+  }
   g.erase(old);
   const graph::Value& v = g.value(by);
   if (!keep_name || v.kind != graph::ValueKind::kResult) return;
