@@ -109,12 +109,6 @@ class AttentionStep final : public Step {
   std::optional<Place> mask;
 };
 
-void set_names(Step& step, const Dispatch& d) {
-  step.name = d.name;
-  step.kind = passes::dispatch_kind_name(d.kind);
-  step.why = d.why;
-}
-
 KeyLayout key_layout(passes::KeyPolicy policy) {
   switch (policy) {
     case passes::KeyPolicy::kRows:

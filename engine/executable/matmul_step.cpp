@@ -44,26 +44,11 @@ class MatmulStep final : public Step {
   std::optional<Place> b, bias, gate, residual;
 };
 
-std::unique_ptr<MatmulStep> named_step(const Dispatch& d) {
-  auto step = std::make_unique<MatmulStep>();
-  step->name = d.name;
-  step->kind = passes::dispatch_kind_name(d.kind);
-  step->why = d.why;
-  return step;
-}
-
 // "+bias*gate" as the steps that a spec has.
 Result<MatmulSpec> spec_of(const std::string& epilogue, int64_t n, int64_t k) {
   std::string text = fmt::format("matmul:f32:m=1,n={},k={},b=nt", n, k);
   if (!epilogue.empty()) text += ":" + epilogue;
   return MatmulSpec::parse(text);
-}
-
-// The elements of a constant as memory: a splat is written out.
-Result<const float*> elements_of(const Constant& constant, std::vector<float>& written_out) {
-  if (!constant.splat) return reinterpret_cast<const float*>(constant.data.data());
-  written_out.assign(static_cast<size_t>(constant.type.elements()), constant.f32_at(0));
-  return static_cast<const float*>(written_out.data());
 }
 
 Status set_rows(Preparation& p, const Dim& rows, MatmulSpec& spec) {
@@ -90,11 +75,11 @@ Status prepare_matmul(Preparation& p, const Dispatch& dispatch, Steps& steps) {
   spec.lda = a->stride;
   spec.ldc = c->stride;
   HONE_RETURN_IF_ERROR(set_rows(p, a->rows, spec));
-  auto step = named_step(dispatch);
+  auto step = std::make_unique<MatmulStep>();
+  set_names(*step, dispatch);
   if (const Constant* weights = p.compilation.graph.constant(n.operands[1])) {
     std::vector<float> written_out;
-    HONE_ASSIGN_OR_RETURN(const float* const data, elements_of(*weights, written_out));
-    HONE_ASSIGN_OR_RETURN(step->matmul, p.engine.prepare(spec, data));
+    HONE_ASSIGN_OR_RETURN(step->matmul, p.engine.prepare(spec, elements_of(*weights, written_out)));
     p.packed_bytes += step->matmul->weight_bytes();
   } else {
     const auto rows = passes::as_rows(p.type(n.operands[1]), p.placement(n.operands[1]));
@@ -136,7 +121,8 @@ Status prepare_dot_general(Preparation& p, const Dispatch& dispatch, Steps& step
     spec.batch *= a[i].value();
   }
   HONE_RETURN_IF_ERROR(set_rows(p, a[rank - 2], spec));
-  auto step = named_step(dispatch);
+  auto step = std::make_unique<MatmulStep>();
+  set_names(*step, dispatch);
   HONE_ASSIGN_OR_RETURN(step->matmul, p.engine.prepare(spec));
   HONE_ASSIGN_OR_RETURN(step->rows, p.size(a[rank - 2]));
   HONE_ASSIGN_OR_RETURN(step->a, p.place(n.operands[0]));

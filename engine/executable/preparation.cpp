@@ -57,4 +57,16 @@ int Preparation::add_buffer(AlignedBuffer memory) {
   return static_cast<int>(constants.size()) - 1;
 }
 
+void set_names(Step& step, const passes::Dispatch& dispatch) {
+  step.name = dispatch.name;
+  step.kind = passes::dispatch_kind_name(dispatch.kind);
+  step.why = dispatch.why;
+}
+
+const float* elements_of(const graph::Constant& constant, std::vector<float>& written_out) {
+  if (!constant.splat) return reinterpret_cast<const float*>(constant.data.data());
+  written_out.assign(static_cast<size_t>(constant.type.elements()), constant.f32_at(0));
+  return written_out.data();
+}
+
 }  // namespace hone::executable

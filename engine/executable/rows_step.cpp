@@ -8,11 +8,10 @@
 #include "engine/executable/row_program_internal.h"
 #include "engine/graph/rope_table.h"
 #include "engine/passes/form_dispatches.h"
-#include "jit/launch.h"
+#include "engine/row_kernel_internal.h"
 #include "kernels/op/region.h"
 #include "kernels/rows/arguments.h"
 #include "kernels/rows/decoder.h"
-#include "kernels/rows/lower.h"
 
 namespace hone::executable {
 namespace {
@@ -41,6 +40,7 @@ class RowsStep final : public Step {
   };
 
   Status run(const Call& call) const override {
+    const rows::RowProgram& program = kernel->program();
     rows::RowArgs args;
     double elements = 1;
     for (int i = 0; i < program.outer; ++i) {
@@ -51,26 +51,22 @@ class RowsStep final : public Step {
     elements *= static_cast<double>(program.n == rows::kRuntime ? args.n : program.n);
     if (elements == 0) return {};
     for (size_t i = 0; i < operands.size(); ++i) HONE_RETURN_IF_ERROR(set_operand(call, i, args));
-    rows::Arguments bound;
-    rows::bind(program, args, &bound);
-    jit::Launch launch(*executable, bound.buffers.data(), bound.params.data(), workspaces);
     const bool pays = schedule != nullptr &&
                       op::region_pays(kWorkPerElement * elements * static_cast<double>(operands.size()), min_work);
-    run_tasks(pays ? schedule : nullptr, {.op = kind, .node = name}, launch.tasks(), {jit::Launch::run_range, &launch});
-    if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of " + name);
-    return {};
+    return kernel->run(args, pays ? schedule : nullptr, {.op = kind, .node = name});
   }
 
   Result<StepReport> report(std::span<const int64_t>) const override {
-    return StepReport{.kernel = kernel,
-                      .plan = rows::to_string(program),
-                      .codegen = codegen,
+    return StepReport{.kernel = kernel->name(),
+                      .plan = rows::to_string(kernel->program()),
+                      .codegen = kernel->codegen(),
                       .numerics = "lanes16",
                       .reason = "default",
                       .threads = schedule == nullptr ? 1 : schedule->parallelism()};
   }
 
   Status set_operand(const Call& call, size_t i, rows::RowArgs& args) const {
+    const rows::RowProgram& program = kernel->program();
     const Operand& o = operands[i];
     if (o.place.buffer < 0) return {};
     rows::Tensor& t = args.operands[i];
@@ -85,46 +81,13 @@ class RowsStep final : public Step {
     return {};
   }
 
-  rows::RowProgram program;
   std::array<Size, rows::kMaxOuter> extents;
   Size columns;
   std::vector<Operand> operands;
-  plan::KernelCache::Handle executable;
-  std::string kernel, codegen;
-  jit::WorkspacePool* workspaces = nullptr;
+  std::optional<RowKernel> kernel;
   runtime::Schedule* schedule = nullptr;
   std::optional<int64_t> min_work;
 };
-
-// The widest instruction set that a code generator emits here.
-Result<Isa> widest_isa(const Engine::State& state) {
-  std::optional<Isa> widest;
-  for (const plan::CodegenLabel& label : state.target.codegens)
-    for (const Isa isa : label.isas)
-      if (!widest || isa_info(isa).lanes_f32() > isa_info(*widest).lanes_f32()) widest = isa;
-  if (widest) return *widest;
-  return unsupported("no code generator emits code for this CPU: graphs need one, or a package with their kernels");
-}
-
-Status compile(Preparation& p, RowsStep& step) {
-  HONE_ASSIGN_OR_RETURN(const Isa isa, widest_isa(p.state));
-  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, rows::lower(step.program, isa));
-  const std::vector<jit::CodeGenerator*> generators = p.state.generators_for(isa, "");
-  const std::vector<ir::Kernel> kernels{kernel};
-  plan::Compiled compiled = plan::compile_first(p.state.kernels, kernels, isa, generators);
-  if (compiled.executables.empty()) {
-    std::string why;
-    for (const plan::CompileFailure& f : compiled.failures) why += "; " + f.codegen + ": " + f.why;
-    return unsupported(fmt::format("no code for {}{}", kernel.name, why));
-  }
-  step.executable = compiled.executables.front();
-  step.codegen = compiled.codegen;
-  step.kernel = kernel.name;
-  step.workspaces = &p.state.workspaces;
-  step.min_work = p.state.target.min_work;
-  HONE_ASSIGN_OR_RETURN(step.schedule, p.state.schedules.get(p.state.target.threads));
-  return p.state.workspaces.reserve(step.executable->workspace_bytes, p.state.target.threads);
-}
 
 // ---- RoPE ----
 
@@ -317,10 +280,7 @@ Result<std::unique_ptr<Step>> make_rows_step(Preparation& p, RowWork work, const
   if (Status s = rows::validate(work.program); !s.ok())
     return unsupported(fmt::format("{}: {}", dispatch.name, s.message()));
   auto step = std::make_unique<RowsStep>();
-  step->name = dispatch.name;
-  step->kind = passes::dispatch_kind_name(dispatch.kind);
-  step->why = dispatch.why;
-  step->program = std::move(work.program);
+  set_names(*step, dispatch);
   for (size_t i = 0; i < work.extents.size(); ++i) {
     HONE_ASSIGN_OR_RETURN(step->extents[i], p.size(work.extents[i]));
   }
@@ -351,7 +311,9 @@ Result<std::unique_ptr<Step>> make_rows_step(Preparation& p, RowWork work, const
     }
     step->operands.push_back(operand);
   }
-  HONE_RETURN_IF_ERROR(compile(p, *step));
+  HONE_ASSIGN_OR_RETURN(step->kernel, RowKernel::make(p.state, std::move(work.program)));
+  step->min_work = p.state.target.min_work;
+  HONE_ASSIGN_OR_RETURN(step->schedule, p.state.schedules.get(p.state.target.threads));
   return std::unique_ptr<Step>(std::move(step));
 }
 

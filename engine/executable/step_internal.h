@@ -87,6 +87,10 @@ class Preparation {
 
 using Steps = std::vector<std::unique_ptr<Step>>;
 
+void set_names(Step& step, const passes::Dispatch& dispatch);
+// The elements of an f32 constant as memory: a splat is written out.
+const float* elements_of(const graph::Constant& constant, std::vector<float>& written_out);
+
 // Each appends what one dispatch needs. Errors name the node.
 Status prepare_matmul(Preparation& p, const passes::Dispatch& dispatch, Steps& steps);
 Status prepare_dot_general(Preparation& p, const passes::Dispatch& dispatch, Steps& steps);

@@ -8,6 +8,7 @@ namespace hone::rows {
 
 using ir::Access;
 using ir::Affine;
+using ir::Builder;
 using ir::PermuteOp;
 using ir::RegRef;
 
@@ -49,7 +50,8 @@ void RowLowering::load(const Step& step, int i, const Part& part) {
 void RowLowering::load_staged(const Step& step, int i, const Part& part) {
   const Operand& o = operand(step);
   const ir::BufferId stage = memory(step).stage;
-  const RegRef one = passing("element", o.dtype == DType::kF32 ? DType::kF32 : DType::kS32, 1);
+  const RegRef one =
+      Builder::at(b_.reg("element", {.dtype = o.dtype == DType::kF32 ? DType::kF32 : DType::kS32, .lanes = 1}));
   const Affine count = part.masked ? b_.let_min("there", {lanes_, part.count}) : Affine(lanes_);
   b_.serial("s", 0, count, 1, [&](const Affine& s) {
     std::vector<Affine> column{part.column + s};
@@ -65,8 +67,7 @@ void RowLowering::load_staged(const Step& step, int i, const Part& part) {
 void RowLowering::load_pairs(const Step& step, const Part& part) {
   Memory& m = memory(step);
   const DType dtype = operand(step).dtype;
-  const RegRef low = passing("low", dtype, lanes_), high = passing("high", dtype, lanes_),
-               a = passing("a", dtype, lanes_), z = passing("z", dtype, lanes_);
+  const RegRef low = vector("low", dtype), high = vector("high", dtype), a = vector("a", dtype), z = vector("z", dtype);
   if (part.masked) {
     set_mask(test_, part.count * 2);
     set_mask(live_next_, part.count * 2 - lanes_);
@@ -102,7 +103,7 @@ void RowLowering::store(const Step& step, const Part& part) {
     case Columns::kStrided: {
       if (lanes_ == 1) return b_.store(access(step.operand, {part.column, 0}), arg(step, 0));
       const ir::BufferId stage = memory(step).stage;
-      const RegRef one = passing("element", o.dtype, 1);
+      const RegRef one = Builder::at(b_.reg("element", {.dtype = o.dtype, .lanes = 1}));
       const Affine count = part.masked ? b_.let_min("there", {lanes_, part.count}) : Affine(lanes_);
       b_.store({stage, {0}}, arg(step, 0));
       return b_.serial("s", 0, count, 1, [&](const Affine& s) {
@@ -118,8 +119,7 @@ void RowLowering::store(const Step& step, const Part& part) {
 // The way of load_pairs, backwards.
 void RowLowering::store_pairs(const Step& step, const Part& part) {
   const DType dtype = operand(step).dtype;
-  const RegRef low = passing("low", dtype, lanes_), high = passing("high", dtype, lanes_),
-               a = passing("a", dtype, lanes_), z = passing("z", dtype, lanes_);
+  const RegRef low = vector("low", dtype), high = vector("high", dtype), a = vector("a", dtype), z = vector("z", dtype);
   b_.permute(PermuteOp::kUnpackLo32, low, arg(step, 0), arg(step, 1));
   b_.permute(PermuteOp::kUnpackHi32, high, arg(step, 0), arg(step, 1));
   RegRef first = a, second = z;

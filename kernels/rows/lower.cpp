@@ -177,12 +177,6 @@ void RowLowering::declare_constants() {
   }
 }
 
-RegRef RowLowering::passing(const char* name, DType dtype, int lanes) {
-  const auto [at, added] = passing_.try_emplace({name, dtype, lanes});
-  if (added) at->second = Builder::at(b_.reg(name, {.dtype = dtype, .lanes = lanes}));
-  return at->second;
-}
-
 // ---- tasks and rows ----
 
 void RowLowering::outer(int dimension) {
@@ -325,13 +319,13 @@ void RowLowering::reduce(const Step& step, int i, const Part& part) {
 
 // The result in every lane of the first vector. A maximum of zeros is +0, since their order is not defined.
 void RowLowering::end_reduction(const Step& step, int i) {
-  if (!reducer_) reducer_.emplace(b_, lanes_);
+  math::LaneReducer reducer(b_, lanes_);
   const bool sum = step.op == StepOp::kReduceSum || step.op == StepOp::kReduceDot;
   const BinaryOp op = sum ? BinaryOp::kAdd : step.op == StepOp::kReduceMin ? BinaryOp::kMin : BinaryOp::kMax;
   auto together = [&](auto of, BinaryOp by) {
     for (int64_t half = vectors() / 2; half > 0; half /= 2)
       for (int64_t c = 0; c < half; ++c) b_.binary(by, of(c), of(c), of(c + half));
-    reducer_->reduce(by, of(0));
+    reducer.reduce(by, of(0));
   };
   together([&](int64_t c) { return chain(i, c); }, op);
   if (sum) return;

@@ -5,10 +5,6 @@
 //   steps.cpp     arithmetic: one step on one vector register
 #pragma once
 
-#include <map>
-#include <optional>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include "kernels/ir/builder.h"
@@ -94,8 +90,6 @@ class RowLowering {
   RegRef mask(const char* name) { return ir::Builder::at(b_.reg(name, {.lanes = lanes_, .mask = true})); }
   RegRef chain(int i, int64_t c) const { return ir::Builder::at(chains_[static_cast<size_t>(i)], {c}); }
   RegRef nan_chain(int i, int64_t c) const { return ir::Builder::at(nan_chains_[static_cast<size_t>(i)], {c}); }
-  // A register that lives for a few statements; one for each name, however often it is asked for.
-  RegRef passing(const char* name, DType dtype, int lanes);
   int64_t vectors() const { return lanes_ == 1 ? 1 : kChains / lanes_; }  // of a group of columns
 
   const RowProgram& p_;
@@ -108,8 +102,6 @@ class RowLowering {
   std::vector<RegRef> value_;   // by step
   std::vector<ir::RegId> chains_, nan_chains_;
   math::IrOps ops_;
-  std::optional<math::LaneReducer> reducer_;
-  std::map<std::tuple<std::string, DType, int>, RegRef> passing_;
   RegRef live_, live_next_, test_, spare_, spare_next_;
 };
 

@@ -161,7 +161,7 @@ void RowLowering::compare(const Step& step, const RegRef& out) {
   const RegRef &a = arg(step, 0), &b = arg(step, 1);
   if (plan_.values[static_cast<size_t>(step.args[0])].type == ValueType::kF32) return b_.compare(op, out, a, b);
   const RegRef &far = spare_, &near = spare_next_;
-  const RegRef difference = passing("difference", DType::kS32, lanes_);
+  const RegRef difference = vector("difference", DType::kS32);
   b_.unary(UnaryOp::kToFloat, far, a);
   b_.unary(UnaryOp::kToFloat, near, b);
   b_.binary(BinaryOp::kSub, far, far, near);
