@@ -1,0 +1,29 @@
+#include "engine/graph/tensor.h"
+
+namespace hone::graph {
+
+Tensor Tensor::make(DType dtype, std::vector<int64_t> shape) {
+  Tensor t;
+  t.dtype = dtype;
+  t.shape = std::move(shape);
+  t.data.resize(static_cast<size_t>(t.elements() * dtype_bytes(dtype)));
+  return t;
+}
+
+Tensor Tensor::f32(std::vector<int64_t> shape, std::span<const float> elements) {
+  const auto bytes = std::as_bytes(elements);
+  return {DType::kF32, std::move(shape), {bytes.begin(), bytes.end()}};
+}
+
+Tensor Tensor::s32(std::vector<int64_t> shape, std::span<const int32_t> elements) {
+  const auto bytes = std::as_bytes(elements);
+  return {DType::kS32, std::move(shape), {bytes.begin(), bytes.end()}};
+}
+
+int64_t Tensor::elements() const {
+  int64_t n = 1;
+  for (const int64_t d : shape) n *= d;
+  return n;
+}
+
+}  // namespace hone::graph
