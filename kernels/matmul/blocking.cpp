@@ -19,7 +19,8 @@
 // announce a quarter of the lines, four times each.
 //
 // Packing A costs 3-5% where L3 is slow (it is pure memory traffic) and saves nothing unless the rows of a tile
-// collide in L1: when they lie a multiple of 4 KiB apart, all of them compete for the ways of one set.
+// collide in L1: when they lie a multiple of 4 KiB apart, all of them compete for the ways of one set. Then a tile has
+// as many rows as there are ways (rows_that_fit), and rows are packed only where that would be too few.
 #include "kernels/matmul/blocking.h"
 
 #include <fmt/format.h>
@@ -83,17 +84,18 @@ double step_cycles(int64_t rows, int64_t nv, int64_t lanes) {
   return std::max({fma, loads, latency}) + loads / 2 + 1 + lines / 3;
 }
 
-// The tile that takes the fewest cycles for m x n, ragged edges included. Its width is a multiple of `unit`.
-RegisterTile wide_tile(const IsaInfo& info, int64_t m, int64_t n, int64_t unit) {
+// The tile that takes the fewest cycles for m x n, ragged edges included, of `most_rows` at most. Its width is a
+// multiple of `unit`.
+RegisterTile wide_tile(const IsaInfo& info, int64_t m, int64_t n, int64_t unit, int64_t most_rows) {
   const int64_t lanes = info.lanes_f32(), vectors = ceil_div(n, lanes), step = unit / lanes;
   RegisterTile best{1, unit};
   double least = std::numeric_limits<double>::infinity();
   for (int64_t nv = step; nv <= std::max(step, std::min<int64_t>(vectors, 4)); nv += step) {
     // What the accumulators leave: a row of B and one broadcast of A. One vector wide, more rows only add loads.
-    int64_t most = std::min<int64_t>((info.vector_registers - nv - 1) / nv, 16);
+    int64_t most = (info.vector_registers - nv - 1) / nv;
     // A width that is not ours to choose may be more vectors than rows fit beside: then rows of A are kept instead.
     while (nv == step && (most + 1) * nv + std::min(most + 1, nv) + 1 <= info.vector_registers) ++most;
-    const int64_t rows = balanced_rows(m, std::min<int64_t>(most, 16));
+    const int64_t rows = balanced_rows(m, std::min(most, most_rows));
     const int64_t tail = vectors % nv;
     double cycles = static_cast<double>(vectors / nv) * step_cycles(rows, nv, lanes);
     if (tail != 0) cycles += step_cycles(rows, tail, lanes);
@@ -146,10 +148,14 @@ TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, cons
 
 // Rows that lie a multiple of 4 KiB apart share one L1 set (64 sets x 64 bytes); more rows than ways throw each other
 // out.
-bool rows_collide(const MatmulProblem& problem, int64_t mr, const BlockingCaches& caches) {
-  const int64_t ways = caches.l1d / 4096;
-  return problem.row_stride_a() * 4 % 4096 == 0 && mr > ways + 2;
+int64_t rows_that_fit(const MatmulProblem& problem, const BlockingCaches& caches) {
+  constexpr int64_t kAny = 16;
+  return problem.row_stride_a() * 4 % 4096 == 0 ? std::min(kAny, caches.l1d / 4096 + 2) : kAny;
 }
+// Fewer rows a tile are better than packed ones, which are copied for each panel of B: m=128, n=5632, k=2048, packed,
+// one thread of a Zen 4 (8 ways) takes 36.0 ms with 13x32 and packed rows, 31.4 in place, 26.1 with 8x48. Not fewer
+// than these, though.
+constexpr int64_t kFewestWideRows = 6;
 
 // beta and swiglu keep k whole, so blocks may outgrow any workspace: then A and nn rows of B are read in place, nt rows
 // in strips.
@@ -199,7 +205,8 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   const int64_t m = std::max<int64_t>(problem.m, 1), n = std::max<int64_t>(problem.n, 1),
                 k = std::max<int64_t>(problem.k, 1);
   const IsaInfo& isa = isa_info(target.isa);
-  const RegisterTile wide = wide_tile(isa, m, n, tile_step(problem, unit_of(problem, isa, panel)));
+  const RegisterTile wide = wide_tile(isa, m, n, tile_step(problem, unit_of(problem, isa, panel)),
+                                      std::max(kFewestWideRows, rows_that_fit(problem, caches)));
   const int64_t given = tile_step(problem, panel);
   p.mr = wide.mr;
   p.nr = panel > 0 ? fit_multiple(std::max(wide.nr, given), given) : wide.nr;
@@ -209,7 +216,7 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   p.prefetch_b = 8;
   p.prefetch_next = problem.b == BLayout::kPacked && k * n * 4 > caches.l2;
   p.kc = panel_depth(problem, p, caches);
-  p.pack_a = rows_collide(problem, p.mr, caches) && n > p.nr ? PackA::kRows : PackA::kNone;
+  p.pack_a = p.mr > rows_that_fit(problem, caches) && n > p.nr ? PackA::kRows : PackA::kNone;
   if (problem.b == BLayout::kNt || (problem.b == BLayout::kNn && k * n * 4 > small_b(caches))) p.pack_b = PackB::kBlock;
   // Blocks of A of equal size that fit half of this core's share of L3, so that all panels find them there.
   const int64_t most_rows = fit_multiple(std::max(caches.l3_share, caches.l2) / 2 / 4 / p.kc, p.mr);

@@ -95,6 +95,25 @@ TEST(MatmulBlocking, LargeProblemsFillTheRegisterFileAndPack) {
   EXPECT_LE(p.kc * p.nc * 4, 1 << 19) << "a block of B fits half of L2";
 }
 
+// 2048 floats are two pages: with 8 ways no more than 10 rows of a tile stay in L1, and copying them for each panel
+// costs more than a lower tile does. Rows that do not collide are free to be more.
+TEST(MatmulBlocking, RowsThatCollideMakeTilesLower) {
+  for (Isa isa : all_isas()) {
+    for (int64_t m : {13, 28, 128, 512}) {
+      for (BLayout b : {BLayout::kPacked, BLayout::kNt}) {
+        BlockingTarget t = target(isa);
+        t.caches.l1d = 32 << 10;
+        const TransformProgram p = default_program(problem(m, 2048, 2048, b), t);
+        EXPECT_LE(p.mr, 10) << to_string(p);
+        EXPECT_EQ(p.pack_a, PackA::kNone) << to_string(p);
+      }
+    }
+  }
+  BlockingTarget t = target(Isa::kAvx512);
+  t.caches.l1d = 32 << 10;
+  EXPECT_EQ(default_program(problem(13, 2048, 2000, BLayout::kPacked), t).mr, 13);
+}
+
 TEST(MatmulBlocking, TilesStayWithinTheRegisterBudget) {
   for (Isa isa : all_isas()) {
     const IsaInfo& info = isa_info(isa);
