@@ -7,7 +7,7 @@
 namespace hone::executable {
 
 Result<Size> Size::of(const graph::Dim& dim, std::span<const std::string> symbols) {
-  if (dim.is_unknown()) return failed_precondition("a dimension is unknown: shape inference has not run");
+  if (dim.is_unknown()) return unsupported("a distance in memory is a product of symbols: give all but one a number");
   Size size(dim.value());
   for (const auto& [name, factor] : dim.terms()) {
     const auto at = std::find(symbols.begin(), symbols.end(), name);

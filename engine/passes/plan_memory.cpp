@@ -31,6 +31,17 @@ int64_t lowest_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_
   return at;
 }
 
+// A product of symbols is no sum of them, but has a largest value all the same.
+Result<int64_t> largest_elements(const graph::Graph& graph, const Buffer& b) {
+  if (!b.elements.is_unknown()) return largest(graph, b.elements);
+  int64_t product = 1;
+  for (const graph::Dim& d : graph.value(b.value).type.dims) {
+    HONE_ASSIGN_OR_RETURN(const int64_t size, largest(graph, d));
+    if (__builtin_mul_overflow(product, size, &product)) return kMost;
+  }
+  return product;
+}
+
 }  // namespace
 
 Result<int64_t> largest(const graph::Graph& graph, const graph::Dim& dim) {
@@ -47,7 +58,7 @@ Status plan_memory(Compilation& compilation) {
   Compilation& c = compilation;
   c.memory = {.alignment = kBufferAlignment};
   for (Buffer& b : c.buffers) {
-    HONE_ASSIGN_OR_RETURN(const int64_t elements, largest(c.graph, b.elements));
+    HONE_ASSIGN_OR_RETURN(const int64_t elements, largest_elements(c.graph, b));
     if (elements < 0 || elements > kMost / b.element_bytes)
       return invalid_argument(fmt::format("{} is too large: {} elements; give its symbols smaller bounds",
                                           c.graph.value(b.value).name, elements));

@@ -1,0 +1,221 @@
+// Graphs that are no decoder compile as what they are: every op that has a kernel, against the eager reference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/executable/plan.h"
+#include "engine/passes/pass.h"
+#include "tests/engine/executable/decoder_graphs.h"
+
+namespace hone::executable {
+namespace {
+
+using graph::Attributes;
+using graph::Builder;
+using graph::Constant;
+using graph::Dim;
+using graph::OpKind;
+using graph::Shape;
+using graph::Tensor;
+using graph::ValueId;
+using testing::HasSubstr;
+using Ints = std::vector<int64_t>;
+
+const Dim s = Dim::symbol("s");
+
+class ExecutableOps : public testing::Test {
+ protected:
+  ExecutableOps() : b("g") { b.symbol({.name = "s", .min = 1, .max = 64}); }
+
+  ValueId input(const char* name, Shape dims, DType dtype = DType::kF32) {
+    const ValueId v = b.input(name, {dtype, dims});
+    std::vector<int64_t> shape;
+    for (const Dim& d : dims) shape.push_back(d.evaluate({{"s", rows}}).value());
+    Tensor t = Tensor::make(dtype, shape);
+    if (dtype == DType::kF32) {
+      const std::vector<float> values = random_floats(static_cast<size_t>(t.elements()), 100 + inputs.size(), 2);
+      t = Tensor::f32(shape, values);
+    }
+    inputs.push_back(std::move(t));
+    return v;
+  }
+  ValueId weights(Shape dims, uint64_t seed = 3) {
+    const graph::TensorType type{DType::kF32, std::move(dims)};
+    return b.constant(Constant::f32(type, random_floats(static_cast<size_t>(type.elements()), seed, 1)));
+  }
+
+  // The values of all outputs by the plan, compared with the reference's.
+  void expect_equal() {
+    Result<graph::Graph> g = b.finish();
+    ASSERT_TRUE(g.ok()) << g.status().message();
+    const Result<std::vector<Tensor>> want = graph::evaluate(*g, inputs, nullptr);
+    ASSERT_TRUE(want.ok()) << want.status().message();
+    passes::Compilation c;
+    c.graph = *g;
+    const auto passed = passes::run_passes(c);
+    ASSERT_TRUE(passed.ok()) << passed.status().message();
+    const Result<Engine> engine = Engine::create({.use_database = false});
+    ASSERT_TRUE(engine.ok());
+    Result<ExecutablePlan> plan = ExecutablePlan::create(*engine, std::move(c));
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    Result<Session> session = plan->session();
+    ASSERT_TRUE(session.ok());
+    std::vector<Tensor> got = *want;
+    std::vector<InputTensor> in;
+    std::vector<OutputTensor> out;
+    for (const Tensor& t : inputs) in.push_back({t.data.data(), t.shape});
+    for (Tensor& t : got) {
+      std::fill(t.data.begin(), t.data.end(), std::byte{0xFF});
+      out.push_back({t.data.data(), static_cast<int64_t>(t.data.size())});
+    }
+    const Status ran = session->run(in, out);
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], (*want)[i]) << "output " << i;
+  }
+
+  int64_t rows = 5;
+  Builder b;
+  std::vector<Tensor> inputs;
+};
+
+TEST_F(ExecutableOps, ElementwiseOfEveryKind) {
+  const ValueId x = input("x", {s, 19}), y = input("y", {s, 19});
+  for (const OpKind op :
+       {OpKind::neg, OpKind::abs, OpKind::exp, OpKind::tanh, OpKind::erf, OpKind::logistic, OpKind::silu})
+    b.output(b.add(op, {x}));
+  const ValueId positive = b.add(OpKind::abs, {x});
+  for (const OpKind op : {OpKind::log, OpKind::sqrt, OpKind::rsqrt}) b.output(b.add(op, {positive}));
+  for (const OpKind op : {OpKind::add, OpKind::sub, OpKind::mul, OpKind::div, OpKind::max, OpKind::min, OpKind::swiglu})
+    b.output(b.add(op, {x, y}));
+  for (const char* approximate : {"tanh", "erf"})
+    b.output(b.add(OpKind::gelu, {x}, {{"approximate", std::string(approximate)}}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, MasksStayInsideAndBetweenLaunches) {
+  const ValueId x = input("x", {s, 19}), y = input("y", {s, 19});
+  for (const char* direction : {"EQ", "NE", "LT", "LE", "GT", "GE"}) {
+    const ValueId m = b.add(OpKind::compare, {x, y}, {{"direction", std::string(direction)}});
+    b.output(b.add(OpKind::select, {m, x, y}));
+  }
+  const ValueId m = b.add(OpKind::compare, {x, y}, {{"direction", std::string("LT")}});
+  const ValueId n = b.add(OpKind::compare, {x, b.add(OpKind::neg, {y})}, {{"direction", std::string("GT")}});
+  const ValueId both = b.add(OpKind::logical_and, {m, b.add(OpKind::logical_not, {n})});
+  const ValueId turned = b.add(OpKind::transpose, {both}, {{"perm", Ints{1, 0}}});
+  const ValueId xt = b.add(OpKind::transpose, {x}, {{"perm", Ints{1, 0}}});
+  b.output(b.add(OpKind::select, {turned, xt, b.add(OpKind::exp, {xt})}));
+  b.output(b.add_typed(OpKind::convert, {b.add(OpKind::logical_or, {m, n})}, {}, {DType::kF32, {s, 19}}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, BroadcastsAndRowValues) {
+  const ValueId x = input("x", {s, 19});
+  const ValueId row = weights({19});
+  b.output(b.add(OpKind::add, {x, b.add_typed(OpKind::broadcast, {row}, {{"dims", Ints{1}}}, {DType::kF32, {s, 19}})}));
+  const ValueId most = b.add(OpKind::reduce, {x}, {{"kind", std::string("max")}, {"axes", Ints{1}}});
+  const ValueId wide = b.add_typed(OpKind::broadcast, {most}, {{"dims", Ints{0}}}, {DType::kF32, {s, 19}});
+  b.output(b.add(OpKind::sub, {x, wide}));
+  b.output(most);
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, SumsAlongEveryAxis) {
+  const ValueId x = input("x", {s, 6, 19});
+  for (const char* kind : {"sum", "max", "min"})
+    for (const Ints& axes : {Ints{2}, Ints{1}, Ints{0}, Ints{1, 2}, Ints{0, 1}})
+      b.output(b.add(OpKind::reduce, {x}, {{"kind", std::string(kind)}, {"axes", axes}}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, NormsAndSoftmax) {
+  const ValueId x = input("x", {s, 4, 19});
+  const ValueId w = weights({19}), bias = weights({19}, 4);
+  b.output(b.rms_norm(x, w, 1e-5));
+  b.output(b.layer_norm(x, w, bias, 1e-6));
+  b.output(b.softmax(x, 0.25));
+  b.output(b.softmax(b.add(OpKind::transpose, {x}, {{"perm", Ints{1, 2, 0}}})));  // over a symbol
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, ShapesOnly) {
+  const ValueId x = input("x", {s, 4, 6});
+  b.output(b.add(OpKind::transpose, {x}, {{"perm", Ints{2, 0, 1}}}));
+  b.output(b.reshape(x, {s * Dim(24)}));
+  b.output(b.reshape(b.add(OpKind::transpose, {x}, {{"perm", Ints{0, 2, 1}}}), {s, 24}));
+  b.output(b.add(OpKind::slice, {x}, {{"start", Ints{0, 1, 0}}, {"limit", Ints{-1, 3, 6}}, {"stride", Ints{1, 1, 2}}}));
+  b.output(b.add(OpKind::concatenate, {x, b.add(OpKind::exp, {x})}, {{"axis", int64_t{2}}}));
+  b.output(b.add(OpKind::concatenate, {x, x}, {{"axis", int64_t{0}}}));
+  b.output(b.add_typed(OpKind::broadcast, {x}, {{"dims", Ints{1, 2, 3}}}, {DType::kF32, {2, s, 4, 6}}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, MatmulsOfEveryOrder) {
+  const ValueId x = input("x", {s, 3, 8}), y = input("y", {8, 3, 7}), z = input("z", {3, 7, 8});
+  const auto dot = [&](ValueId l, ValueId r, Ints lb, Ints rb, Ints lc, Ints rc) {
+    b.output(b.add(OpKind::dot_general, {l, r},
+                   {{"lhs_batch", lb}, {"rhs_batch", rb}, {"lhs_contract", lc}, {"rhs_contract", rc}}));
+  };
+  dot(x, y, {1}, {1}, {2}, {0});
+  dot(x, z, {1}, {0}, {2}, {2});
+  dot(x, z, {}, {}, {2}, {2});
+  dot(x, y, {}, {}, {1, 2}, {1, 0});
+  b.output(b.matmul(x, weights({5, 8})));
+  b.output(b.add(OpKind::matmul, {x, weights({8, 5})}, {{"layout", std::string("nn")}}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, EmbeddingsAndIota) {
+  const ValueId ids = input("ids", {s}, DType::kS32);
+  inputs[0] = Tensor::s32({5}, std::vector<int32_t>{3, 0, 9, 9, 1});
+  b.output(b.gather(weights({10, 24}), ids));
+  const ValueId count = b.add_typed(OpKind::iota, {}, {{"axis", int64_t{1}}}, {DType::kF32, {s, 24}});
+  b.output(b.add(OpKind::mul, {b.gather(weights({10, 24}, 5), ids), count}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, TopKAndRope) {
+  const ValueId x = input("x", {s, 33});
+  const auto [values, indices] = b.top_k(x, 4);
+  b.output(values);
+  b.output(indices);
+  const ValueId heads = input("heads", {s, 3, 8});
+  const ValueId positions = input("positions", {s}, DType::kS32);
+  inputs[2] = Tensor::s32({5}, std::vector<int32_t>{7, 0, 100, 100, 3});
+  const ValueId f = weights({4});
+  b.output(b.rope(heads, f, 2, "half"));
+  b.output(b.add(OpKind::rope, {heads, f, positions}, {{"style", std::string("interleaved")}}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, AttentionWithoutACache) {
+  const ValueId q = input("q", {s, 6, 16}), k = input("k", {s, 2, 16}), v = input("v", {s, 2, 16});
+  b.output(b.attention(q, k, v, {.causal = true}));
+  b.output(b.attention(q, k, v, {.causal = false, .scale = 0.3}));
+  const ValueId mask = input("mask", {s, s});
+  b.output(b.add(OpKind::attention, {q, k, v, mask}, {{"causal", false}}));
+  const ValueId qb = input("qb", {2, s, 4, 16}), kb = input("kb", {2, s, 4, 16});
+  b.output(b.attention(qb, kb, kb, {.causal = true, .window = 3}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, AnIndexOutOfRangeIsNamed) {
+  const ValueId ids = b.input("ids", {DType::kS32, {s}});
+  b.output(b.gather(weights({10, 24}), ids, "embedding"));
+  Result<graph::Graph> g = b.finish();
+  ASSERT_TRUE(g.ok());
+  passes::Compilation c;
+  c.graph = *std::move(g);
+  ASSERT_TRUE(passes::run_passes(c).ok());
+  Result<ExecutablePlan> plan = ExecutablePlan::create(*Engine::create({.use_database = false}), std::move(c));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  Result<Session> session = plan->session();
+  const std::vector<int32_t> indices = {1, 10};
+  const Ints shape = {2};
+  std::vector<float> y(48);
+  const InputTensor in{indices.data(), shape};
+  const OutputTensor out{y.data(), 192};
+  EXPECT_THAT(session->run({&in, 1}, {&out, 1}).message(),
+              HasSubstr("embedding: index 1 of the table is 10, expected 0..9"));
+}
+
+}  // namespace
+}  // namespace hone::executable
