@@ -76,8 +76,8 @@ class ElementReader {
     const auto [stop, ec] = std::from_chars(rest->data(), end, value);
     if (ec == std::errc::result_out_of_range) return bad(*rest, "a number that fits f64");
     if (ec != std::errc()) return bad(*rest, "a number");
-    if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max())
-      return bad(*rest, "a number that fits f32");
+    // Rounded first: -3.40282347E+38 is the least f32 and a little below it.
+    if (std::isfinite(value) && !std::isfinite(static_cast<float>(value))) return bad(*rest, "a number that fits f32");
     rest->remove_prefix(static_cast<size_t>(stop - rest->data()));
     append(static_cast<float>(value), out);
     return {};

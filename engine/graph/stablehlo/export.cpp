@@ -1,0 +1,207 @@
+// The frame of the export: header, arguments, results, and which op is written by whom.
+#include "engine/graph/stablehlo/export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "engine/base/printable.h"
+#include "engine/graph/stablehlo/export_internal.h"
+
+namespace hone::graph::stablehlo {
+
+Result<std::string> export_stablehlo(const Graph& graph, const ExportOptions& options) {
+  return Exporter(graph, options).run();
+}
+
+namespace {
+
+// [A-Za-z_][A-Za-z0-9_.$]*; other keys are quoted and escaped.
+bool is_bare(std::string_view key) {
+  bool bare = !key.empty() && (std::isalpha(static_cast<unsigned char>(key[0])) || key[0] == '_');
+  for (const char c : key) bare &= std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$';
+  return bare;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\' || byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\{:02X}", byte);
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string key_text(std::string_view key) { return is_bare(key) ? std::string(key) : quoted(key); }
+
+bool is_blank(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
+}
+
+// A hint without a dimension, with a blank one or without a thread says nothing that may be exported.
+bool is_sound(const ScheduleHint& hint) {
+  if (hint.parallel_dims.empty() || (hint.parallelism && *hint.parallelism <= 0)) return false;
+  return std::none_of(hint.parallel_dims.begin(), hint.parallel_dims.end(),
+                      [](const std::string& d) { return is_blank(d); });
+}
+
+std::string hint_text(const ScheduleHint& hint) {
+  std::string dims;
+  for (const std::string& d : hint.parallel_dims) dims += (dims.empty() ? "" : ", ") + quoted(d);
+  const std::string parallelism = hint.parallelism ? fmt::format(", parallelism = {}", *hint.parallelism) : "";
+  return fmt::format("{{parallel_dims = [{}]{}}}", dims, parallelism);
+}
+
+}  // namespace
+
+Result<std::string> Exporter::run() {
+  if (!graph_.position.empty() && options_.sizes.contains(graph_.position))
+    return invalid_argument(
+        fmt::format("the position {} is an argument of the export and can have no size", graph_.position));
+  HONE_ASSIGN_OR_RETURN(const std::string head, header());
+  HONE_ASSIGN_OR_RETURN(const std::string signature, arguments());
+  for (const NodeId id : graph_.order()) HONE_RETURN_IF_ERROR(node(graph_.node(id)));
+  std::string types;
+  HONE_ASSIGN_OR_RETURN(const std::string outputs, results(&types));
+  HONE_RETURN_IF_ERROR(e_.status());
+  std::string text = e_.take_text();
+  text.insert(0, fmt::format("{}  func.func public @main({}) -> ({}) {{\n", head, signature, types));
+  text += outputs.empty() ? "    return\n" : fmt::format("    return {} : {}\n", outputs, types);
+  return text += "  }\n}\n";
+}
+
+// Nothing to say: exactly `module {`.
+Result<std::string> Exporter::header() const {
+  std::string layouts, hints;
+  for (const auto& [name, layout] : graph_.layouts)
+    layouts += fmt::format("{}{} = {}", layouts.empty() ? "" : ", ", key_text(name), quoted(layout));
+  for (const NodeId id : graph_.order()) {
+    const Node& n = graph_.node(id);
+    if (n.schedule && is_sound(*n.schedule))
+      hints += fmt::format("{}{} = {}", hints.empty() ? "" : ", ", key_text(n.name), hint_text(*n.schedule));
+  }
+  std::string all;
+  if (!layouts.empty()) all = fmt::format("hone.tensor_layouts = {{{}}}", layouts);
+  if (!hints.empty()) all += fmt::format("{}hone.schedule = {{{}}}", all.empty() ? "" : ", ", hints);
+  return all.empty() ? std::string("module {\n") : fmt::format("module attributes {{{}}} {{\n", all);
+}
+
+Dim Exporter::sized(Dim dim) const {
+  for (const auto& [symbol, size] : options_.sizes) dim = dim.substitute(symbol, Dim(size));
+  return dim;
+}
+
+Result<TensorType> Exporter::sized(const TensorType& type, std::string_view what) const {
+  TensorType out = type;
+  for (Dim& d : out.dims) {
+    d = sized(d);
+    if (d.is_unknown())
+      return unsupported(
+          fmt::format("{} is {}: a dimension is unknown, run shape inference first", what, to_string(type)));
+    if (!graph_.position.empty() && d.uses(graph_.position))
+      return unsupported(fmt::format(
+          "{} is {}: a size that grows with the position cannot be exported, but for a cache that attention reads",
+          what, to_string(type)));
+    if (d.is_static() && d.value() < 0)
+      return invalid_argument(fmt::format("{} is {}: a size would be {}", what, to_string(type), d.value()));
+  }
+  return out;
+}
+
+Result<std::string> Exporter::arguments() {
+  std::string text;
+  const auto add = [&](const std::string& name, const TensorType& type, int alias) {
+    text += fmt::format("{}%{}: {}", text.empty() ? "" : ", ", name, type_text(type));
+    if (alias >= 0) text += fmt::format(" {{tf.aliasing_output = {} : i32}}", alias);
+  };
+  for (const ValueId id : graph_.inputs()) {
+    const Value& v = graph_.value(id);
+    HONE_ASSIGN_OR_RETURN(const TensorType type, sized(v.type, "input " + v.name));
+    const Ref ref{"%" + v.name, type};
+    values_[id] = {ref, {}};
+    for (int d = 0; d < type.rank(); ++d)
+      if (const auto symbol = ref.dim(d).as_symbol()) e_.define_symbol(*symbol, ref, d);
+    add(v.name, type, v.aliases_output);
+  }
+  int output = static_cast<int>(graph_.outputs().size());
+  for (const ValueId id : graph_.states()) {
+    const Value& v = graph_.value(id);
+    HONE_ASSIGN_OR_RETURN(const TensorType type, sized(v.type, "state " + v.name));
+    states_[id] = {"%" + v.name, type};
+    add(v.name, type, output++);
+  }
+  if (!graph_.position.empty()) {
+    position_ = {"%" + graph_.position, {DType::kS32, {}}};
+    e_.define_symbol(graph_.position, position_);
+    add(graph_.position, position_.type, output);
+  }
+  return text;
+}
+
+Result<std::string> Exporter::results(std::string* types) {
+  std::string names;
+  const auto add = [&](const Ref& ref) {
+    names += (names.empty() ? "" : ", ") + ref.name;
+    *types += (types->empty() ? "" : ", ") + type_text(ref.type);
+  };
+  for (const ValueId id : graph_.outputs()) {
+    const auto at = values_.find(id);
+    if (at == values_.end() || at->second.rows)
+      return unsupported(
+          fmt::format("output {} is a cache, which is exported as the argument and result that its state is",
+                      graph_.value(id).name));
+    add(at->second.ref);
+  }
+  for (const ValueId id : graph_.states()) add(states_.at(id));
+  if (!graph_.position.empty()) add(e_.add(position_, e_.size(sized(graph_.tokens))));
+  return names;
+}
+
+Status Exporter::refuse(const Node& n, std::string_view what) const {
+  return unsupported(fmt::format("{} ({}): {}", n.name, op_info(n.op).name, what));
+}
+
+Result<std::vector<Ref>> Exporter::operands(const Node& n) const {
+  std::vector<Ref> refs;
+  for (const ValueId v : n.operands) {
+    const auto at = values_.find(v);
+    if (at == values_.end() || at->second.rows)
+      return refuse(n,
+                    fmt::format("reads {}, a cache; only attention can, as its keys or values", graph_.value(v).name));
+    refs.push_back(at->second.ref);
+  }
+  return refs;
+}
+
+Status Exporter::node(const Node& n) {
+  const size_t before = e_.text().size();
+  if (n.op == OpKind::attention) {
+    HONE_RETURN_IF_ERROR(attention(n));
+  } else if (n.op == OpKind::kv_append) {
+    HONE_RETURN_IF_ERROR(kv_append(n));
+  } else {
+    HONE_RETURN_IF_ERROR(primitive(n));
+  }
+  if (!e_.status().ok())
+    return Status(e_.status().code(), fmt::format("{} ({}): {}", n.name, op_info(n.op).name, e_.status().message()));
+  // The name leads readers of the header to the op.
+  const bool named = (n.schedule && is_sound(*n.schedule)) || graph_.layouts.contains(n.name);
+  if (named && e_.text().size() > before) e_.name_last(quoted(n.name));
+  return {};
+}
+
+Status Exporter::primitive(const Node& n) {
+  HONE_ASSIGN_OR_RETURN(const std::vector<Ref> x, operands(n));
+  for (const ValueId v : n.results)
+    HONE_RETURN_IF_ERROR(sized(graph_.value(v).type, fmt::format("{} ({})", n.name, op_info(n.op).name)).status());
+  if (n.op <= OpKind::select) return elements(n, x);
+  if (n.op <= OpKind::dynamic_update_slice) return shapes(n, x);
+  if (n.op <= OpKind::top_k) return sums(n, x);
+  return decoder(n, x);
+}
+
+}  // namespace hone::graph::stablehlo
