@@ -99,7 +99,9 @@ class Translator {
     if (!strides.empty()) strides.pop_back();
     out.strides = std::move(strides);
     work_.operands.push_back(std::move(out));
-    builder_.store(builder_.out(Columns::kDense, memory_dtype(to)), v.step);
+    const DType dtype = memory_dtype(to);
+    if (dtype == DType::kU8) return refuse_bytes(to);
+    builder_.store(builder_.out(Columns::kDense, dtype), to_number(v));
     return finish();
   }
 
@@ -132,6 +134,11 @@ class Translator {
 
   Status refuse(const Node& n, const std::string& why) const {
     return unsupported(fmt::format("{} {}: {}", graph::op_info(n.op).name, n.name, why));
+  }
+
+  Status refuse_bytes(ValueId v) const {
+    return unsupported(
+        fmt::format("{}: outputs are f32 or s32; convert {} first", d_.name, p_.compilation.graph.value(v).name));
   }
 
   // ---- operands ----
@@ -174,6 +181,8 @@ class Translator {
     Value loaded;
     if (constant != nullptr && constant->splat && constant->type.dtype == DType::kF32) {
       loaded.step = builder_.constant(constant->f32_at(0));
+    } else if (constant != nullptr && constant->splat && constant->type.dtype == DType::kS32) {
+      loaded.step = builder_.constant_s32(constant->s32_at(0));
     } else {
       HONE_ASSIGN_OR_RETURN(const auto described, operand_of(v));
       const DType dtype = memory_dtype(v);
@@ -187,13 +196,9 @@ class Translator {
     return values_[v] = loaded;
   }
 
-  // x > 0 of a truth value kept as a number.
+  // A truth value is a mask among steps, and 0 or 1 in memory.
   Value from_number(int number) { return {builder_.apply(StepOp::kLt, builder_.constant(0), number), true}; }
-  int to_number(const Value& v) {
-    if (!v.mask) return v.step;
-    const int one = builder_.constant(1), zero = builder_.constant(0);
-    return builder_.apply(StepOp::kSelect, v.step, one, zero);
-  }
+  int to_number(const Value& v) { return v.mask ? builder_.apply(StepOp::kToFloat, v.step) : v.step; }
 
   Status store(ValueId v) {
     HONE_ASSIGN_OR_RETURN(const auto described, operand_of(v));
@@ -268,23 +273,17 @@ class Translator {
     HONE_ASSIGN_OR_RETURN(const Value v, load(n.operands[0]));
     const DType from = p_.type(n.operands[0]).dtype, to = p_.type(n.results[0]).dtype;
     if (from == to) return v;
-    if (to == DType::kF32) return Value{v.mask ? to_number(v) : builder_.apply(StepOp::kToFloat, v.step)};
-    if (to == DType::kU8 && from == DType::kF32) {
-      const int zero = builder_.constant(0);
-      const int is_zero = builder_.apply(StepOp::kEq, v.step, zero);
-      const int one = builder_.constant(1);
-      return from_number(builder_.apply(StepOp::kSelect, is_zero, zero, one));
-    }
-    return refuse(n, fmt::format("no row program converts {} to {}", dtype_name(from), dtype_name(to)));
+    const int number = to_number(v);
+    if (to == DType::kF32) return Value{from == DType::kS32 ? builder_.apply(StepOp::kToFloat, number) : number};
+    if (to == DType::kS32) return Value{builder_.apply(StepOp::kToInt, number)};
+    const int zero = from == DType::kS32 ? builder_.constant_s32(0) : builder_.constant(0);
+    return negated({builder_.apply(StepOp::kEq, number, zero), true});
   }
 
   Result<Value> emit_compare(const Node& n) {
     HONE_ASSIGN_OR_RETURN(const Value left, load(n.operands[0]));
     HONE_ASSIGN_OR_RETURN(const Value right, load(n.operands[1]));
     int a = left.mask ? to_number(left) : left.step, b = right.mask ? to_number(right) : right.step;
-    if (p_.type(n.operands[0]).dtype == DType::kS32) {
-      return refuse(n, "s32 is not compared; convert both to f32 if they are below 2^24");
-    }
     const std::string direction = n.text("direction");
     if (direction == "GT" || direction == "GE") std::swap(a, b);
     if (direction == "LT" || direction == "GT") return Value{builder_.apply(StepOp::kLt, a, b), true};
@@ -293,16 +292,12 @@ class Translator {
     return direction == "EQ" ? equal : negated(equal);
   }
 
-  Value negated(const Value& v) {
-    const int zero = builder_.constant(0), one = builder_.constant(1);
-    return from_number(builder_.apply(StepOp::kSelect, v.step, zero, one));
-  }
+  Value negated(const Value& v) { return {builder_.apply(StepOp::kNot, v.step), true}; }
 
   Result<Value> emit_select(const Node& n) {
     HONE_ASSIGN_OR_RETURN(const Value c, load(n.operands[0]));
     HONE_ASSIGN_OR_RETURN(const Value a, load(n.operands[1]));
     HONE_ASSIGN_OR_RETURN(const Value b, load(n.operands[2]));
-    if (p_.type(n.operands[1]).dtype == DType::kS32) return refuse(n, "s32 is not selected; convert to f32 first");
     const bool mask = a.mask;
     const int x = to_number(a), y = to_number(b);
     const int chosen = builder_.apply(StepOp::kSelect, c.step, x, y);
@@ -313,9 +308,7 @@ class Translator {
     HONE_ASSIGN_OR_RETURN(const Value a, load(n.operands[0]));
     if (n.op == OpKind::logical_not) return negated(a);
     HONE_ASSIGN_OR_RETURN(const Value b, load(n.operands[1]));
-    const int zero = builder_.constant(0), one = builder_.constant(1), second = to_number(b);
-    return from_number(n.op == OpKind::logical_and ? builder_.apply(StepOp::kSelect, a.step, second, zero)
-                                                   : builder_.apply(StepOp::kSelect, a.step, one, second));
+    return Value{builder_.apply(n.op == OpKind::logical_and ? StepOp::kAnd : StepOp::kOr, a.step, b.step), true};
   }
 
   Result<Value> emit_reduce(const Node& n) {

@@ -199,7 +199,13 @@ Status prepare_concatenate(Preparation& p, const Dispatch& d, const Node& n, Ste
     const bool fixed = dims.back().is_static() && dims.back().value() > 0;
     const int64_t columns = fixed ? dims.back().value() : rows::kRuntime;
     rows::ProgramBuilder b("copy", static_cast<int>(dims.size()) - 1, columns);
-    const DType dtype = p.type(v).dtype == DType::kU8 ? DType::kF32 : p.type(v).dtype;
+    DType dtype = p.type(v).dtype;
+    if (dtype == DType::kU8) {  // a number between dispatches
+      if (p.compilation.buffers[static_cast<size_t>(from.buffer)].element_bytes == 1)
+        return unsupported(fmt::format("concatenate {}: u8 inputs are not joined; convert {} first", n.name,
+                                       p.compilation.graph.value(v).name));
+      dtype = DType::kF32;
+    }
     const bool dense = surely_equal(from.strides.back(), Dim(1)), one = surely_equal(from.strides.back(), Dim(0));
     const int x = b.in(dense ? rows::Columns::kDense : one ? rows::Columns::kOne : rows::Columns::kStrided, dtype);
     const int y = b.out(rows::Columns::kDense, dtype);

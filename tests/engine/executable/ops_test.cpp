@@ -107,6 +107,25 @@ TEST_F(ExecutableOps, MasksStayInsideAndBetweenLaunches) {
   expect_equal();
 }
 
+TEST_F(ExecutableOps, IntegersAndConversions) {
+  const ValueId x = input("x", {s, 19});
+  const graph::TensorType whole{DType::kS32, {s, 19}}, number{DType::kF32, {s, 19}}, truth{DType::kU8, {s, 19}};
+  const ValueId row = b.add_typed(OpKind::iota, {}, {{"axis", int64_t{0}}}, whole);
+  const ValueId column = b.add_typed(OpKind::iota, {}, {{"axis", int64_t{1}}}, whole);
+  const ValueId rounded = b.add_typed(OpKind::convert, {x}, {}, whole);
+  const ValueId sum = b.add(OpKind::sub, {b.add(OpKind::add, {row, rounded}), column});
+  b.output(sum);
+  b.output(b.add_typed(OpKind::convert, {sum}, {}, number));
+  const ValueId causal = b.add(OpKind::compare, {column, row}, {{"direction", std::string("LE")}});
+  b.output(b.add(OpKind::select, {causal, x, b.add(OpKind::neg, {x})}));
+  b.output(b.add(OpKind::select, {causal, row, rounded}));
+  const ValueId odd = b.add_typed(OpKind::convert, {sum}, {}, truth);
+  const ValueId same = b.add(OpKind::compare, {causal, odd}, {{"direction", std::string("EQ")}});
+  b.output(b.add_typed(OpKind::convert, {same}, {}, whole));
+  b.output(b.add_typed(OpKind::convert, {b.add_typed(OpKind::convert, {x}, {}, truth)}, {}, number));
+  expect_equal();
+}
+
 TEST_F(ExecutableOps, BroadcastsAndRowValues) {
   const ValueId x = input("x", {s, 19});
   const ValueId row = weights({19});
