@@ -1,0 +1,228 @@
+// What computes nothing. All of it keeps bits, but that x + 0 gives +0 for a -0.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "engine/passes/canonicalize_internal.h"
+#include "engine/passes/fold_internal.h"
+#include "engine/passes/match_internal.h"
+
+namespace hone::passes {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::NodeId;
+using graph::OpKind;
+using graph::Shape;
+using graph::TensorType;
+using graph::ValueId;
+
+constexpr FoldLimits kSmall = {.computed = 4096, .moved = 4096};
+// Constants that are compared to find equal ones.
+constexpr size_t kSmallBytes = 1024;
+// Rounds of rewriting each node; every rule makes the graph smaller, so that few are needed.
+constexpr int kMaxRounds = 16;
+
+class Simplifier {
+ public:
+  explicit Simplifier(Rewriter& r) : r_(r), g_(r.g) {}
+
+  int run() {
+    int all = 0;
+    for (int round = 0; round < kMaxRounds; ++round) {
+      changed_ = 0;
+      seen_.clear();
+      const std::vector<NodeId> order = g_.order();
+      for (const NodeId id : order)
+        if (g_.is_live(id)) visit(id);
+      g_.erase_dead();
+      if (changed_ == 0) break;
+      all += changed_;
+    }
+    return all;
+  }
+
+ private:
+  const TensorType& type(ValueId v) const { return g_.value(v).type; }
+
+  void become(NodeId id, ValueId v) {
+    r_.replace(id, v, false);
+    ++changed_;
+  }
+
+  void visit(NodeId id) {
+    const Node& n = g_.node(id);
+    if (n.op == OpKind::kv_append) return;
+    if (n.op == OpKind::constant) return unify(id);
+    if (const auto v = same_value(n)) return become(id, *v);
+    r_.before(id);
+    if (const auto v = shorter(n)) return become(id, *v);
+    const bool scalar_iota = n.op == OpKind::iota;  // patterns look for it
+    if (!scalar_iota && n.results.size() == 1)
+      if (auto c = fold(g_, n, kSmall)) return become(id, r_.constant(*std::move(c), n.name));
+    unify(id);
+  }
+
+  // An operand that the node gives unchanged.
+  std::optional<ValueId> same_value(const Node& n) const {
+    if (n.operands.empty()) return std::nullopt;
+    const ValueId x = n.operands[0];
+    const bool same_type = n.results.size() == 1 && type(x) == type(n.results[0]);
+    switch (n.op) {
+      case OpKind::convert:
+      case OpKind::reshape:
+        return same_type ? std::optional(x) : std::nullopt;
+      case OpKind::broadcast:
+      case OpKind::transpose: {
+        const auto axes = n.integers(n.op == OpKind::broadcast ? "dims" : "perm");
+        bool same = same_type;
+        for (size_t i = 0; i < axes.size(); ++i) same &= axes[i] == static_cast<int64_t>(i);
+        return same ? std::optional(x) : std::nullopt;
+      }
+      case OpKind::slice:
+        return same_type && n.integers("stride").empty() ? std::optional(x) : std::nullopt;
+      case OpKind::concatenate:
+        return n.operands.size() == 1 ? std::optional(x) : std::nullopt;
+      case OpKind::add:
+      case OpKind::sub:
+      case OpKind::mul:
+      case OpKind::div:
+      case OpKind::pow:
+        return neutral(n);
+      case OpKind::select:
+        return chosen(n);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<ValueId> neutral(const Node& n) const {
+    const double number = n.op == OpKind::add || n.op == OpKind::sub ? 0 : 1;
+    const auto is = [&](int i) {
+      const auto u = uniform(g_, n.operands[static_cast<size_t>(i)]);
+      return u && *u == number;
+    };
+    if (is(1)) return n.operands[0];
+    if ((n.op == OpKind::add || n.op == OpKind::mul) && is(0)) return n.operands[1];
+    return std::nullopt;
+  }
+
+  std::optional<ValueId> chosen(const Node& n) const {
+    const auto u = uniform(g_, n.operands[0]);
+    if (!u) return n.operands[1] == n.operands[2] ? std::optional(n.operands[1]) : std::nullopt;
+    return n.operands[*u != 0 ? 1 : 2];
+  }
+
+  // The same in fewer nodes.
+  std::optional<ValueId> shorter(const Node& n) {
+    const Node* x = n.operands.empty() ? nullptr : g_.definition(n.operands[0]);
+    if (x == nullptr) return std::nullopt;
+    switch (n.op) {
+      case OpKind::reshape:
+        if (x->op == OpKind::reshape) return r_.reshape(x->operands[0], type(n.results[0]).dims);
+        return moved_over_matmul(n, *x);
+      case OpKind::transpose:
+        if (x->op == OpKind::transpose) return transposed_twice(n, *x);
+        return transposed_units(n);
+      case OpKind::broadcast:
+        return broadcast_twice(n, *x);
+      case OpKind::convert:
+        // A truth value or a small whole number stays what it is on the way through a wider type.
+        if (x->op == OpKind::convert && type(x->operands[0]).dtype == DType::kU8)
+          return r_.add_typed(OpKind::convert, {x->operands[0]}, {}, type(n.results[0]));
+        return std::nullopt;
+      case OpKind::logical_not:
+        return x->op == OpKind::logical_not ? std::optional(x->operands[0]) : std::nullopt;
+      case OpKind::neg:
+        return x->op == OpKind::neg ? std::optional(x->operands[0]) : std::nullopt;
+      case OpKind::concatenate:
+        return repeated(n);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // reshape(matmul(reshape(x), w)), which collapses leading dimensions and restores them.
+  std::optional<ValueId> moved_over_matmul(const Node& n, const Node& m) {
+    if (m.op != OpKind::matmul || m.operands.size() != 2 || !used_once(g_, m.results[0])) return std::nullopt;
+    const Node* before = defined_by(g_, m.operands[0], OpKind::reshape);
+    if (before == nullptr) return std::nullopt;
+    const Shape &from = type(before->operands[0]).dims, &to = type(n.results[0]).dims;
+    const bool same_rows =
+        !from.empty() && from.size() == to.size() && std::equal(from.begin(), from.end() - 1, to.begin());
+    if (!same_rows || from.back() != type(m.operands[0]).dims.back() || to.back() != type(m.results[0]).dims.back())
+      return std::nullopt;
+    return r_.add(OpKind::matmul, {before->operands[0], m.operands[1]}, m.attributes);
+  }
+
+  std::optional<ValueId> transposed_twice(const Node& outer, const Node& inner) {
+    const auto second = outer.integers("perm"), first = inner.integers("perm");
+    std::vector<int64_t> perm;
+    for (const int64_t axis : second) perm.push_back(first[static_cast<size_t>(axis)]);
+    return r_.transpose(inner.operands[0], std::move(perm));
+  }
+
+  // That only dimensions of 1 change their place.
+  std::optional<ValueId> transposed_units(const Node& n) {
+    int64_t last = -1;
+    const Shape& dims = type(n.operands[0]).dims;
+    for (const int64_t axis : n.integers("perm")) {
+      if (dims[static_cast<size_t>(axis)] == graph::Dim(1)) continue;
+      if (axis < last) return std::nullopt;
+      last = axis;
+    }
+    return r_.reshape(n.operands[0], type(n.results[0]).dims);
+  }
+
+  std::optional<ValueId> broadcast_twice(const Node& outer, const Node& inner) {
+    if (inner.op != OpKind::broadcast) return std::nullopt;
+    const auto second = outer.integers("dims"), first = inner.integers("dims");
+    std::vector<int64_t> dims;
+    for (const int64_t axis : first) dims.push_back(second[static_cast<size_t>(axis)]);
+    return r_.add_typed(OpKind::broadcast, {inner.operands[0]}, {{"dims", dims}}, type(outer.results[0]));
+  }
+
+  // The same value side by side along an axis on which it has one element.
+  std::optional<ValueId> repeated(const Node& n) {
+    const size_t axis = static_cast<size_t>(n.integer("axis"));
+    const ValueId x = n.operands[0];
+    if (n.operands.size() < 2 || type(x).dims[axis] != graph::Dim(1)) return std::nullopt;
+    if (std::any_of(n.operands.begin(), n.operands.end(), [&](ValueId v) { return v != x; })) return std::nullopt;
+    std::vector<int64_t> dims;
+    for (int i = 0; i < type(x).rank(); ++i) dims.push_back(i);
+    return r_.add_typed(OpKind::broadcast, {x}, {{"dims", dims}}, type(n.results[0]));
+  }
+
+  // Equal nodes become the first of them.
+  void unify(NodeId id) {
+    const Node& n = g_.node(id);
+    const auto [first, last] = seen_.equal_range(n.op);
+    for (auto at = first; at != last; ++at) {
+      const Node& o = g_.node(at->second);
+      if (o.operands != n.operands || o.attributes != n.attributes || o.results.size() != n.results.size()) continue;
+      bool same = n.op != OpKind::constant || same_elements(*n.constant, *o.constant);
+      for (size_t i = 0; i < n.results.size(); ++i) same &= type(o.results[i]) == type(n.results[i]);
+      if (!same) continue;
+      for (size_t i = 1; i < n.results.size(); ++i) g_.replace_uses(n.results[i], o.results[i]);
+      return become(id, o.results[0]);
+    }
+    seen_.emplace(n.op, id);
+  }
+
+  static bool same_elements(const graph::Constant& a, const graph::Constant& b) {
+    return a.splat == b.splat && a.data.size() == b.data.size() && a.data.size() <= kSmallBytes &&
+           std::equal(a.data.begin(), a.data.end(), b.data.begin());
+  }
+
+  Rewriter& r_;
+  Graph& g_;
+  std::multimap<OpKind, NodeId> seen_;
+  int changed_ = 0;
+};
+
+}  // namespace
+
+int simplify(Rewriter& r) { return Simplifier(r).run(); }
+
+}  // namespace hone::passes
