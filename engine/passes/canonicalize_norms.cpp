@@ -51,13 +51,7 @@ class Norms {
 
   // ---- the number of a row ----
 
-  struct Scale {
-    ValueId squares;  // whose mean it is: x * x as a value, or the pow
-    double eps;
-    bool has_eps;
-  };
-
-  // r where v is 1 / sqrt(mean + eps), or `divided` by it; `mean` is what peel and mean_of_rows make of it.
+  // What the root is taken of, where v is 1 / sqrt(..), or sqrt(..) and the row is `divided` by it.
   std::optional<View> under_root(ValueId v, bool divided) const {
     View view = peel(g_, whole(g_, v));
     const Node* n = g_.definition(view.value);
@@ -225,13 +219,13 @@ class Norms {
   // exp(x - max) over its sum. `id` divides, or multiplies by 1 / sum.
   bool softmax(NodeId id) {
     const Product p = product(g_, g_.result(id));
-    std::vector<ValueId> values = p.values;
-    ValueId divisor = p.divisors.size() == 1 ? p.divisors[0] : -1;
-    for (size_t i = 0; divisor < 0 && i < values.size(); ++i) {
+    const std::vector<ValueId>& values = p.values;
+    const ValueId divisor = p.divisors.size() == 1 ? p.divisors[0] : -1;
+    for (size_t i = 0; divisor < 0 && p.factor == 1 && values.size() == 2 && i < 2; ++i) {
       const View view = peel(g_, whole(g_, values[i]));
       const Node* n = defined_by(g_, view.value, OpKind::div);
       if (n == nullptr || !is_uniform(g_, n->operands[0], 1)) continue;
-      if (softmax_of(id, values[1 - std::min<size_t>(i, 1)], operand_of(g_, view, 1))) return true;
+      if (softmax_of(id, values[1 - i], operand_of(g_, view, 1))) return true;
     }
     if (divisor < 0 || values.size() != 1 || p.factor != 1) return false;
     return softmax_of(id, values[0], whole(g_, divisor));

@@ -66,10 +66,13 @@ std::optional<std::vector<int>> unit_reshape(const Shape& from, const Shape& to)
   std::vector<int> axes(from.size(), -1);
   size_t j = 0;
   for (size_t i = 0; i < from.size(); ++i) {
-    if (is_one(from[i])) continue;
-    while (j < to.size() && is_one(to[j])) ++j;
-    if (j == to.size() || !surely_equal(from[i], to[j])) return std::nullopt;
-    axes[i] = static_cast<int>(j++);
+    if (!is_one(from[i]))
+      while (j < to.size() && is_one(to[j])) ++j;
+    if (j < to.size() && surely_equal(from[i], to[j])) {
+      axes[i] = static_cast<int>(j++);
+    } else if (!is_one(from[i])) {
+      return std::nullopt;
+    }
   }
   for (; j < to.size(); ++j)
     if (!is_one(to[j])) return std::nullopt;
