@@ -124,7 +124,8 @@ class Simplifier {
         return moved_over_matmul(n, *x);
       case OpKind::transpose:
         if (x->op == OpKind::transpose) return transposed_twice(n, *x);
-        return transposed_units(n);
+        if (const auto v = transposed_units(n)) return v;
+        return x->op == OpKind::reshape ? transposed_behind_units(n, *x) : std::nullopt;
       case OpKind::broadcast:
         return broadcast_twice(n, *x);
       case OpKind::convert:
@@ -173,6 +174,31 @@ class Simplifier {
       last = axis;
     }
     return r_.reshape(n.operands[0], type(n.results[0]).dims);
+  }
+
+  // transpose(reshape(transpose(x))) where the reshape only adds or drops dimensions of 1: they go to the outside.
+  std::optional<ValueId> transposed_behind_units(const Node& n, const Node& units) {
+    const ValueId inner = units.operands[0];
+    if (defined_by(g_, inner, OpKind::transpose) == nullptr) return std::nullopt;
+    const Shape &with = type(units.results[0]).dims, &without = type(inner).dims;
+    const auto large = [](const Shape& dims) {
+      std::vector<int64_t> axes;
+      for (size_t i = 0; i < dims.size(); ++i)
+        if (dims[i] != graph::Dim(1)) axes.push_back(static_cast<int64_t>(i));
+      return axes;
+    };
+    const std::vector<int64_t> from = large(with), to = large(without);
+    if (from.size() != to.size()) return std::nullopt;
+    for (size_t i = 0; i < from.size(); ++i)
+      if (with[static_cast<size_t>(from[i])] != without[static_cast<size_t>(to[i])]) return std::nullopt;
+    std::vector<int64_t> perm;
+    for (size_t i = 0; i < without.size(); ++i)
+      if (without[i] == graph::Dim(1)) perm.push_back(static_cast<int64_t>(i));
+    for (const int64_t axis : n.integers("perm")) {
+      const auto at = std::find(from.begin(), from.end(), axis);
+      if (at != from.end()) perm.push_back(to[static_cast<size_t>(at - from.begin())]);
+    }
+    return r_.reshape(r_.transpose(inner, std::move(perm)), type(n.results[0]).dims);
   }
 
   std::optional<ValueId> broadcast_twice(const Node& outer, const Node& inner) {

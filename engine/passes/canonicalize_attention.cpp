@@ -485,13 +485,18 @@ class Attention {
 
   ValueId in_order_of_result(ValueId attention) {
     const Dim sizes[kRoles] = {size_[kBatch], size_[kRows], size_[kGroup], size_[kRepeat], value_depth_};
+    // Dimensions of 1 have no place in the order.
+    Shape apart;
+    std::vector<int> place(kRoles, kNone);
+    for (int role = 0; role < kRoles; ++role)
+      if (sizes[role] != Dim(1)) {
+        place[static_cast<size_t>(role)] = static_cast<int>(apart.size());
+        apart.push_back(sizes[role]);
+      }
     std::vector<int64_t> perm;
     for (const int role : result_roles_)
-      if (role != kNone) perm.push_back(role);
-    for (int64_t role = 0; role < kRoles; ++role)
-      if (std::find(perm.begin(), perm.end(), role) == perm.end()) perm.push_back(role);
-    const ValueId apart = r_.reshape(attention, Shape(std::begin(sizes), std::end(sizes)));
-    return r_.reshape(r_.transpose(apart, std::move(perm)), dims(output_.results[0]));
+      if (role != kNone && place[static_cast<size_t>(role)] != kNone) perm.push_back(place[static_cast<size_t>(role)]);
+    return r_.reshape(r_.transpose(r_.reshape(attention, apart), std::move(perm)), dims(output_.results[0]));
   }
 
   Rewriter& r_;

@@ -94,9 +94,7 @@ class Ropes {
     const ValueId pairs = n->operands[0];
     const bool last = stack->integer("axis") == type(pairs).rank() - 1 && dims(pairs).back() == Dim(2);
     if (!last || type(pairs).rank() != type(v).rank() + 1) return std::nullopt;
-    const ValueId a = without_unit(stack->operands[0]), b = without_unit(stack->operands[1]);
-    if (a == stack->operands[0] || b == stack->operands[1]) return std::nullopt;
-    return Pair{a, b, Style::kInterleaved};
+    return Pair{without_unit(stack->operands[0]), without_unit(stack->operands[1]), Style::kInterleaved};
   }
 
   struct Part {
@@ -107,16 +105,20 @@ class Ropes {
   // v as one of the two parts of a value.
   std::optional<Part> part(ValueId v) const {
     const Node* n = defined_by(g_, v, OpKind::slice);
-    if (n != nullptr) return sliced_part(*n);
-    const ValueId column = without_unit(v);
-    n = column == v ? nullptr : defined_by(g_, column, OpKind::slice);
-    const Node* pairs = n == nullptr ? nullptr : defined_by(g_, n->operands[0], OpKind::reshape);
-    if (pairs == nullptr || !whole_but_last(*n) || dims(pairs->results[0]).back() != Dim(2)) return std::nullopt;
-    Shape rows = dims(pairs->results[0]);
-    rows.pop_back();
-    rows.back() = rows.back() * Dim(2);
-    if (rows != dims(pairs->operands[0]) || dims(column).back() != Dim(1)) return std::nullopt;
-    return Part{pairs->operands[0], Style::kInterleaved, n->integers("start").back() == 1};
+    if (n == nullptr) n = defined_by(g_, without_unit(v), OpKind::slice);
+    if (n == nullptr) return std::nullopt;
+    // A column of [.., d/2, 2].
+    const Node* pairs = defined_by(g_, n->operands[0], OpKind::reshape);
+    if (pairs != nullptr && whole_but_last(*n) && dims(pairs->results[0]).back() == Dim(2) &&
+        dims(n->results[0]).back() == Dim(1)) {
+      Shape rows = dims(pairs->results[0]);
+      rows.pop_back();
+      if (rows.empty()) return std::nullopt;
+      rows.back() = rows.back() * Dim(2);
+      if (rows == dims(pairs->operands[0]))
+        return Part{pairs->operands[0], Style::kInterleaved, n->integers("start").back() == 1};
+    }
+    return n->results[0] == v ? sliced_part(*n) : std::nullopt;
   }
   std::optional<Part> sliced_part(const Node& n) const {
     const ValueId x = n.operands[0];

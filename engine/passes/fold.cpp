@@ -184,6 +184,8 @@ std::optional<Constant> fold(const Graph& g, const Node& n, const FoldLimits& li
     const Constant& c = *g.constant(n.operands[0]);
     return n.op == OpKind::transpose ? transposed(n, c, type) : sliced(n, c, type);
   }
+  // A row that is repeated is read as a row.
+  if (n.op == OpKind::broadcast && type.elements() > g.constant(n.operands[0])->type.elements()) return std::nullopt;
   return largest > limits.computed ? std::nullopt : computed(g, n, type, false);
 }
 

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "engine/passes/canonicalize.h"
 #include "tests/engine/passes/exported.h"
 
@@ -41,7 +43,7 @@ ValueId hide(Exported& e, ValueId scores, ValueId condition, double hidden) {
 }
 
 TEST(PassesCanonicalizeAttention, AsJaxDotProductAttentionWritesIt) {
-  for (const double hidden : {-1e30, -INFINITY}) {
+  for (const double hidden : {-1e30, -HUGE_VAL}) {
     Exported e;
     const ValueId q = e.f32("q", {kB, kS, kH, kD}), k = e.f32("k", {kB, kT, kH, kD}), v = e.f32("v", {kB, kT, kH, kD});
     const ValueId scores = e.times(e.dot(q, k, {0, 2}, {0, 2}, {3}, {3}), 1 / std::sqrt(8.0));  // [b, h, s, t]
