@@ -4,9 +4,11 @@
 // Elements. No implicit broadcasting: operands have one shape.
 //   constant {value}                     a constant of the graph
 //   iota {axis}                          element = its index along axis; shape and dtype are those of the result
-//   convert                              to the dtype of the result. f32 -> s32 truncates, -> u8 is x != 0
+//   convert                              to the dtype of the result. f32 -> s32 truncates and saturates, NaN gives 0;
+//                                        -> u8 is x != 0
 //   neg abs exp log tanh erf logistic sqrt rsqrt sin cos    f32; neg and abs also s32. rsqrt(x) = 1 / sqrt(x)
-//   add sub mul div max min pow          f32, s32 (div truncates; pow f32 only). max and min give NaN if either is
+//   add sub mul div max min pow          f32, s32 (wraps; div truncates, x / 0 is -1; pow f32 only). max and min give
+//                                        NaN if either is, and of equal ones the second
 //   logical_not logical_and logical_or   u8
 //   compare {direction}                  EQ NE LT LE GT GE -> u8; false when either is NaN, but for NE
 //   select(c, a, b)                      c ? a : b, c is u8 of the shape of a, or a scalar
@@ -29,9 +31,8 @@
 //   dot_general {lhs_batch, rhs_batch, lhs_contract, rhs_contract}
 //                                        result = batch dimensions, those left of lhs, those left of rhs. One chain of
 //                                        fused multiply-adds ascending: class `ordered`
-//   top_k {k}                            along the last axis: values and indices (s32), largest first, of equal ones
-//   the
-//                                        lower index first
+//   top_k {k}                            along the last axis: values and indices (s32), largest first, NaN before
+//                                        all; of equal ones the lower index first
 //
 // A decoder's
 //   matmul(a, b, ..) {layout [, epilogue]}   a [.., k]; b [n, k] ("nt") or [k, n] ("nn"); result [.., n]. epilogue is
@@ -41,7 +42,8 @@
 //                                        q [s, H, d], k [t, G, d], v [t, G, dv] -> [s, H, dv]; all may have one more
 //                                        dimension b in front. H is a multiple of G: query head h reads head h / (H/G).
 //                                        causal: row i sees keys j <= i + t - s. scale: default 1 / sqrt(d). mask f32,
-//                                        added, or u8, 0 hides: [s, t], or [b, s, t]. Class online(256)
+//                                        added, or u8, 0 hides: [s, t], or [b, s, t]. group, where given, is H/G.
+//                                        Class online(256)
 //   rms_norm(x, w) {eps}                 along the last axis: x / sqrt(mean(x^2) + eps) * w. Class lanes16
 //   layer_norm(x, w [, b]) {eps}         (x - mean) / sqrt(mean((x - mean)^2) + eps) * w + b
 //   rope(x, inv_freq [, positions]) {style [, offset]}
@@ -56,7 +58,8 @@
 //   experts(x, indices, weights, w_gate, w_up, w_down)
 //                                        x [s, d], indices s32 [s, k], weights f32 [s, k], w_gate and w_up [E, ff, d],
 //                                        w_down [E, d, ff] -> [s, d]: sum over i of weights[r, i] *
-//                                        (w_down[e] (silu(w_gate[e] x) * (w_up[e] x))), e = indices[r, i]
+//                                        (w_down[e] (silu(w_gate[e] x) * (w_up[e] x))), e = indices[r, i]: a chain of
+//                                        fused multiply-adds from +0, i ascending
 //   kv_append(state, rows)               state [capacity, G, d] holds p rows; rows [s, G, d] become rows p .. p+s-1.
 //                                        Result [p + s, G, d]: all rows. p is the graph's position
 #pragma once

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "kernels/math/array_math.h"
 #include "kernels/matmul/reference.h"
 #include "tests/engine/graph/evaluate_testing.h"
 
@@ -146,6 +147,18 @@ INSTANTIATE_TEST_SUITE_P(All, ReferenceMatmul,
                                            Product{"nt", "+silu", 2, 3, 4}, Product{"nt", "+relu", 2, 3, 4},
                                            Product{"nt", "+gelu_erf", 2, 3, 4}, Product{"nt", "+swiglu", 3, 64, 17},
                                            Product{"nt", "+bias+swiglu+residual", 3, 96, 5}));
+
+TEST(ReferenceMatmul, APortableBuildHasTheSameBits) {
+  Random random(16);
+  const std::vector<Tensor> inputs = {random_tensor(random, {3, 70}), random_tensor(random, {40, 70})};
+  const std::string body =
+      "input %a : f32[3, 70]\ninput %b : f32[40, 70]\n%y = matmul(%a, %b) {layout = \"nt\"} : f32[3, 40]";
+  const Tensor here = run(body, "%y", inputs);
+  math::pretend_no_avx2_for_testing(true);
+  const Tensor portable = run(body, "%y", inputs);
+  math::pretend_no_avx2_for_testing(false);
+  EXPECT_EQ(here, portable);
+}
 
 TEST(ReferenceMatmul, EachElementIsWhatDoubleGives) {
   Random random(5);
