@@ -1,6 +1,8 @@
 // Handlers of operations on elements, and what handlers share.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/base/printable.h"
 #include "engine/graph/infer.h"
 #include "engine/graph/stablehlo/import_internal.h"
@@ -31,11 +33,16 @@ Result<TensorType> Importer::declared(const Call& call) const {
 
 Result<ValueId> Importer::value_of(const Call& call, const Entry& entry) {
   if (entry.value) return *entry.value;
+  // A size that has a name, as a value: as many ones, summed.
+  if (entry.type.dims.empty() && !(*entry.numbers)[0].is_static() && !(*entry.numbers)[0].is_unknown()) {
+    HONE_ASSIGN_OR_RETURN(const ValueId ones, splat_s32(call, 1, {(*entry.numbers)[0]}));
+    return emit_value(call, OpKind::reduce, {ones}, {{"kind", std::string("sum")}, {"axes", std::vector<int64_t>{0}}});
+  }
   // Sizes that are known after all.
   std::vector<int32_t> elements;
   for (const Dim& d : *entry.numbers) {
     if (!d.is_static() || d.value() != static_cast<int32_t>(d.value()))
-      return refused(call, "the size of an open dimension is supported in shapes only, not as a value");
+      return refused(call, "an open dimension without a name is supported in shapes only, not as a value");
     elements.push_back(static_cast<int32_t>(d.value()));
   }
   const NodeId id = graph_.add_constant(Constant::s32(entry.type, elements));
@@ -151,23 +158,31 @@ std::optional<Dim> combine(OpKind op, const Dim& a, const Dim& b) {
 
 }  // namespace
 
-// Of values, or of sizes: an operand that is no value of the graph makes the result a size too.
+// Of values, or of sizes.
 Importer::Entries Importer::arithmetic(const Call& call) {
   HONE_RETURN_IF_ERROR(count(call, 2));
   const Entry &a = call.operands[0], &b = call.operands[1];
-  if (a.value && b.value) return elements(call);
-  const std::string_view what =
-      "of the size of a dimension: supported are sums, differences, products and exact quotients of numbers and of "
-      "dimensions that have a name";
-  if (!a.numbers || !b.numbers || a.numbers->size() != b.numbers->size() || a.type.dims != b.type.dims)
-    return refused(call, what);
-  Entry result{.type = a.type, .value = {}, .numbers = std::vector<Dim>()};
-  for (size_t i = 0; i < a.numbers->size(); ++i) {
-    const std::optional<Dim> d = combine(call.row.op, (*a.numbers)[i], (*b.numbers)[i]);
-    if (!d) return refused(call, what);
-    result.numbers->push_back(*d);
+  std::optional<std::vector<Dim>> numbers;
+  if (a.numbers && b.numbers && a.type == b.type) {
+    numbers.emplace();
+    for (size_t i = 0; numbers && i < a.numbers->size(); ++i) {
+      const std::optional<Dim> d = combine(call.row.op, (*a.numbers)[i], (*b.numbers)[i]);
+      d ? numbers->push_back(*d) : numbers.reset();
+    }
   }
-  return std::vector<Entry>{std::move(result)};
+  // Sizes stay sizes while that can be; with a value among them, they become values.
+  if (numbers && !(a.value && b.value))
+    return std::vector<Entry>{{.type = a.type, .value = {}, .numbers = std::move(numbers)}};
+  const auto unknown = [](const Entry& e) {
+    return !e.value && std::any_of(e.numbers->begin(), e.numbers->end(), [](const Dim& d) { return d.is_unknown(); });
+  };
+  if (unknown(a) || unknown(b))
+    return refused(call,
+                   "of the size of a dimension: supported are sums, differences, products and exact quotients of "
+                   "numbers and of dimensions that have a name");
+  HONE_ASSIGN_OR_RETURN(std::vector<Entry> result, elements(call));
+  result[0].numbers = std::move(numbers);
+  return result;
 }
 
 Importer::Entries Importer::truth(const Call& call) {
@@ -222,13 +237,13 @@ Importer::Entries Importer::compare(const Call& call) {
 }
 
 Importer::Entries Importer::constant(const Call& call) {
-  constexpr int64_t kMostNumbers = 64;
+  constexpr int64_t kMostSizes = 64;  // of a vector of sizes; ranks are smaller
   HONE_RETURN_IF_ERROR(count(call, 0));
   const Attribute* value = call.attribute("value");
   if (value == nullptr) return wrong(call, "attribute value is missing");
   HONE_ASSIGN_OR_RETURN(Constant c, parse_literal(module_, resolve(module_, *value)));
   Entry entry{.type = c.type, .value = {}, .numbers = {}};
-  if (c.type.dtype == DType::kS32 && c.type.rank() <= 1 && c.type.elements() <= kMostNumbers) {
+  if (c.type.dtype == DType::kS32 && c.type.rank() <= 1 && c.type.elements() <= kMostSizes) {
     entry.numbers.emplace();
     for (int64_t i = 0; i < c.type.elements(); ++i) entry.numbers->push_back(Dim(c.s32_at(i)));
   }

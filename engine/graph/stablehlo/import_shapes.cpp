@@ -7,12 +7,20 @@ namespace hone::graph::stablehlo {
 
 namespace {
 
+constexpr int64_t kMostSizes = 64;  // of a vector; ranks are smaller
+
 std::vector<Entry> sizes(TensorType type, std::vector<Dim> numbers) {
   return {{.type = std::move(type), .value = {}, .numbers = std::move(numbers)}};
 }
 
 // A vector of sizes that is no value of the graph.
 bool is_lazy(const Entry& entry) { return !entry.value; }
+
+// A value whose elements are known as sizes, too.
+Result<std::vector<Entry>> with_numbers(Result<std::vector<Entry>> entries, std::optional<std::vector<Dim>> numbers) {
+  if (entries.ok()) (*entries)[0].numbers = std::move(numbers);
+  return entries;
+}
 
 }  // namespace
 
@@ -21,25 +29,32 @@ Importer::Entries Importer::broadcast(const Call& call) {
   HONE_ASSIGN_OR_RETURN(std::vector<int64_t> dims, integers(call, "broadcast_dimensions"));
   HONE_ASSIGN_OR_RETURN(const TensorType to, declared(call));
   const Entry& x = call.operands[0];
-  if (is_lazy(x) && x.type.dims.empty() && to.rank() == 1 && to.is_static() && to.elements() <= 64 && dims.empty())
-    return sizes(to, std::vector<Dim>(static_cast<size_t>(to.elements()), (*x.numbers)[0]));
+  std::optional<std::vector<Dim>> numbers;
+  if (x.numbers && dims.empty() && x.type.dims.empty() && to.rank() == 1 && to.is_static() &&
+      to.elements() <= kMostSizes)
+    numbers.emplace(static_cast<size_t>(to.elements()), (*x.numbers)[0]);
+  if (is_lazy(x) && numbers) return sizes(to, *std::move(numbers));
   HONE_ASSIGN_OR_RETURN(std::vector<ValueId> operands, values(call));
-  return emit(call, OpKind::broadcast, std::move(operands), {{"dims", std::move(dims)}}, &to);
+  return with_numbers(emit(call, OpKind::broadcast, std::move(operands), {{"dims", std::move(dims)}}, &to),
+                      std::move(numbers));
 }
 
 Importer::Entries Importer::concatenate(const Call& call) {
   HONE_ASSIGN_OR_RETURN(const int64_t axis, integer(call, "dimension"));
-  std::vector<Dim> numbers;
-  bool lazy = false, foldable = axis == 0;
+  std::optional<std::vector<Dim>> numbers{std::in_place};
+  bool lazy = false;
   for (const Entry& entry : call.operands) {
     lazy |= is_lazy(entry);
-    foldable &= entry.numbers.has_value() && entry.type.rank() == 1;
-    if (foldable) numbers.insert(numbers.end(), entry.numbers->begin(), entry.numbers->end());
+    if (!entry.numbers || entry.type.rank() != 1 || axis != 0) numbers.reset();
+    if (numbers) numbers->insert(numbers->end(), entry.numbers->begin(), entry.numbers->end());
   }
-  if (lazy && foldable && numbers.size() <= 64)
-    return sizes({DType::kS32, {Dim(static_cast<int64_t>(numbers.size()))}}, std::move(numbers));
+  if (numbers && static_cast<int64_t>(numbers->size()) > kMostSizes) numbers.reset();
+  if (lazy && numbers) {
+    const TensorType vector{DType::kS32, {Dim(static_cast<int64_t>(numbers->size()))}};
+    return sizes(vector, *std::move(numbers));
+  }
   HONE_ASSIGN_OR_RETURN(std::vector<ValueId> operands, values(call));
-  return emit(call, OpKind::concatenate, std::move(operands), {{"axis", axis}});
+  return with_numbers(emit(call, OpKind::concatenate, std::move(operands), {{"axis", axis}}), std::move(numbers));
 }
 
 // The declared type with the sizes that the operand `shape` gives, where they say more.
@@ -104,10 +119,12 @@ Importer::Entries Importer::reshape(const Call& call) {
   HONE_RETURN_IF_ERROR(count(call, 1));
   HONE_ASSIGN_OR_RETURN(const TensorType to, declared(call));
   const Entry& x = call.operands[0];
-  if (is_lazy(x) && to.rank() <= 1 && to.is_static() && to.elements() == static_cast<int64_t>(x.numbers->size()))
-    return sizes(to, *x.numbers);
+  std::optional<std::vector<Dim>> numbers;
+  if (x.numbers && to.rank() <= 1 && to.is_static() && to.elements() == static_cast<int64_t>(x.numbers->size()))
+    numbers = x.numbers;
+  if (is_lazy(x) && numbers) return sizes(to, *std::move(numbers));
   HONE_ASSIGN_OR_RETURN(std::vector<ValueId> operands, values(call));
-  return emit(call, OpKind::reshape, std::move(operands), {}, &to);
+  return with_numbers(emit(call, OpKind::reshape, std::move(operands), {}, &to), std::move(numbers));
 }
 
 Importer::Entries Importer::slice(const Call& call) {
@@ -120,17 +137,18 @@ Importer::Entries Importer::slice(const Call& call) {
     if (limits < 0) return wrong(call, fmt::format("limit {} is negative", limits));
   for (const int64_t s : stride) plain &= s == 1;
   const Entry& x = call.operands[0];
-  if (is_lazy(x) && x.type.rank() == 1 && start.size() == 1 && limit.size() == 1 && plain) {
+  std::optional<std::vector<Dim>> numbers;
+  if (x.numbers && x.type.rank() == 1 && start.size() == 1 && limit.size() == 1 && plain) {
     const auto size = static_cast<int64_t>(x.numbers->size());
     if (start[0] < 0 || start[0] > limit[0] || limit[0] > size)
       return wrong(call, fmt::format("[{}:{}] of {} elements", start[0], limit[0], size));
-    return sizes({DType::kS32, {Dim(limit[0] - start[0])}},
-                 {x.numbers->begin() + start[0], x.numbers->begin() + limit[0]});
+    numbers.emplace(x.numbers->begin() + start[0], x.numbers->begin() + limit[0]);
   }
+  if (is_lazy(x) && numbers) return sizes({DType::kS32, {Dim(limit[0] - start[0])}}, *std::move(numbers));
   Attributes attributes{{"start", std::move(start)}, {"limit", std::move(limit)}};
   if (!plain) attributes.emplace("stride", std::move(stride));
   HONE_ASSIGN_OR_RETURN(std::vector<ValueId> operands, values(call));
-  return emit(call, OpKind::slice, std::move(operands), std::move(attributes));
+  return with_numbers(emit(call, OpKind::slice, std::move(operands), std::move(attributes)), std::move(numbers));
 }
 
 // A slice whose bounds are vectors of sizes: numbers, or the whole of a dimension.

@@ -109,6 +109,23 @@ TEST(StablehloModules, DimensionNumbersMatter) {
   EXPECT_NE(evaluate_or_throw(import_or_throw(text), {input({1, 5, 16})})[0], before);
 }
 
+// The generic form of a module is the same graph, constants and all.
+TEST(StablehloModules, PrettyAndGenericFormAreOneGraph) {
+  for (const std::string name : {"mlp_silu", "attention_mha", "rope_interleaved", "moe_gather"}) {
+    SCOPED_TRACE(name);
+    const Graph pretty = import_or_throw(module_text(name)), generic = import_or_throw(module_text(name + ".generic"));
+    EXPECT_EQ(print(generic), print(pretty));
+    ASSERT_EQ(generic.order(), pretty.order());
+    for (const NodeId id : pretty.order()) {
+      const std::optional<Constant>&a = pretty.node(id).constant, &b = generic.node(id).constant;
+      EXPECT_EQ(a.has_value(), b.has_value());
+      if (a && b) {
+        EXPECT_TRUE(std::equal(a->data.begin(), a->data.end(), b->data.begin(), b->data.end()));
+      }
+    }
+  }
+}
+
 // Nodes know where they stood.
 TEST(StablehloModules, NodesHaveLines) {
   const std::string text = module_text("softmax");
