@@ -40,11 +40,14 @@ std::string plain_name(std::string_view text) {
 
 namespace {
 
-// The text of a location that is a name.
+// The text of a location that is a name, without the jit(f)/jit(main)/ that JAX begins all with.
 std::string location_name(const Module& module, const std::optional<Attribute>& location) {
   if (!location) return {};
   const Attribute& named = resolve(module, *location);
-  return named.kind == Attribute::Kind::kString ? unescape(named.text) : std::string();
+  if (named.kind != Attribute::Kind::kString) return {};
+  std::string_view text = named.text;
+  while (text.starts_with("jit(") && text.find(")/") != std::string_view::npos) text.remove_prefix(text.find(")/") + 2);
+  return unescape(text);
 }
 
 // a says what b says, or less.

@@ -277,6 +277,17 @@ Importer::Entries Importer::square(const Call& call) {
   return emit(call, OpKind::mul, {operands[0], operands[0]});
 }
 
+// 1 - erf(x), as GELU needs it: off by half an ulp of 1.
+Importer::Entries Importer::erfc(const Call& call) {
+  HONE_RETURN_IF_ERROR(count(call, 1));
+  HONE_ASSIGN_OR_RETURN(const std::vector<ValueId> operands, values(call));
+  HONE_ASSIGN_OR_RETURN(const ValueId erf, emit_value(call, OpKind::erf, {operands[0]}));
+  const NodeId one = graph_.add_constant(Constant::splat_f32({DType::kF32, {}}, 1));
+  graph_.node(one).line = call.op.line;
+  HONE_ASSIGN_OR_RETURN(const ValueId ones, broadcast_scalar(call, graph_.result(one), type(erf)));
+  return emit(call, OpKind::sub, {ones, erf});
+}
+
 Importer::Entries Importer::identity(const Call& call) { return call.operands; }
 
 }  // namespace hone::graph::stablehlo
