@@ -159,7 +159,11 @@ Result<std::shared_ptr<ExecutablePlan::Impl>> make(const Engine& engine, passes:
   HONE_RETURN_IF_ERROR(describe_inputs(p, *plan));
   HONE_RETURN_IF_ERROR(describe_outputs(p, *plan));
   HONE_RETURN_IF_ERROR(describe_guards(p, *plan));
-  for (const passes::Dispatch& d : compilation.dispatches) HONE_RETURN_IF_ERROR(prepare_step(p, d, plan->steps));
+  for (const passes::Dispatch& d : compilation.dispatches) {
+    const size_t before = plan->steps.size();
+    HONE_RETURN_IF_ERROR(prepare_step(p, d, plan->steps));
+    for (size_t i = before; i < plan->steps.size(); ++i) plan->steps[i]->split = allowed_split(compilation.graph, d);
+  }
   HONE_RETURN_IF_ERROR(keep_constants(p, *plan));
   for (const passes::Buffer& b : compilation.buffers)
     plan->arena_offsets.push_back(b.kind == passes::Buffer::Kind::kIntermediate ? b.offset : -1);
@@ -205,6 +209,7 @@ Result<std::vector<StepReport>> ExecutablePlan::report(int64_t tokens, int64_t p
       report.name = step->name;
       report.kind = step->kind;
       report.why = step->why;
+      if (step->split == runtime::NodeScope::Split::kForbidden) report.threads = 1;
       reports.push_back(std::move(report));
     }
     return reports;

@@ -63,6 +63,24 @@ void set_names(Step& step, const passes::Dispatch& dispatch) {
   step.why = dispatch.why;
 }
 
+runtime::NodeScope::Split allowed_split(const graph::Graph& graph, const passes::Dispatch& dispatch) {
+  using graph::OpKind;
+  const graph::Node& n = graph.node(dispatch.nodes[0]);
+  if (!n.schedule) return runtime::NodeScope::Split::kAllowed;
+  if (n.schedule->parallelism == 1) return runtime::NodeScope::Split::kForbidden;
+  const graph::Shape& dims = graph.value(n.operands[0]).type.dims;
+  const bool batched = n.op != OpKind::attention || dims.size() == 4;
+  const auto extent = [&](const std::string& name) -> graph::Dim {
+    if (name == "batch") return batched ? dims[0] : graph::Dim(1);
+    if (name == "heads") return dims[dims.size() - 2];
+    if (name == "rows") return dims.front();
+    return graph::Dim(2);  // columns, experts: never one
+  };
+  const bool none = std::all_of(n.schedule->parallel_dims.begin(), n.schedule->parallel_dims.end(),
+                                [&](const std::string& name) { return surely_equal(extent(name), graph::Dim(1)); });
+  return none ? runtime::NodeScope::Split::kForbidden : runtime::NodeScope::Split::kAllowed;
+}
+
 const float* elements_of(const graph::Constant& constant, std::vector<float>& written_out) {
   if (!constant.splat) return reinterpret_cast<const float*>(constant.data.data());
   written_out.assign(static_cast<size_t>(constant.type.elements()), constant.f32_at(0));

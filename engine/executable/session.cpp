@@ -137,9 +137,11 @@ class Session::Impl {
 
  private:
   Status run_step(const Call& call, size_t i) {
-    if (!measure_) return plan_->steps[i]->run(call);
+    const Step& step = *plan_->steps[i];
+    const runtime::NodeScope scope(step.name, step.split);
+    if (!measure_) return step.run(call);
     const auto begin = std::chrono::steady_clock::now();
-    Status status = plan_->steps[i]->run(call);
+    Status status = step.run(call);
     ns_[i] = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
     return status;
   }

@@ -40,6 +40,7 @@ class Step {
   virtual Result<StepReport> report(std::span<const int64_t> symbols) const = 0;
 
   std::string name, kind, why;
+  runtime::NodeScope::Split split = runtime::NodeScope::Split::kAllowed;  // what the node's schedule hint allows
 };
 
 // While a plan is made: what steps are prepared from.
@@ -88,6 +89,8 @@ class Preparation {
 using Steps = std::vector<std::unique_ptr<Step>>;
 
 void set_names(Step& step, const passes::Dispatch& dispatch);
+// Whether the hint of a dispatch's node leaves it a dimension to be split on that has more than one element.
+runtime::NodeScope::Split allowed_split(const graph::Graph& graph, const passes::Dispatch& dispatch);
 // The elements of an f32 constant as memory: a splat is written out.
 const float* elements_of(const graph::Constant& constant, std::vector<float>& written_out);
 

@@ -10,6 +10,7 @@ namespace hone::runtime {
 namespace {
 
 thread_local bool t_in_region = false;
+thread_local CurrentNode t_node;
 
 // How long a caller spins for the last helper before it sleeps. Ranges of one op take about equally long, so most waits
 // are short; a helper that lost its CPU is away for milliseconds.
@@ -25,6 +26,16 @@ void add_count(Error& e, int64_t later) {
 }  // namespace
 
 bool in_region() { return t_in_region; }
+
+const CurrentNode& current_node() { return t_node; }
+
+NodeScope::NodeScope(std::string_view node, Split split)
+    : outer_node_(t_node.name), outer_forbidden_(!t_node.may_split) {
+  t_node.name = node;
+  t_node.may_split = split == Split::kAllowed && !outer_forbidden_;
+}
+
+NodeScope::~NodeScope() { t_node = {outer_node_, !outer_forbidden_}; }
 
 uint32_t process_number() {
   static std::atomic<uint32_t> number{0};

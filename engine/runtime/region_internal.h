@@ -23,6 +23,13 @@ namespace hone::runtime {
 // True while the calling thread runs a range of any Schedule's region; a region opened then runs inline.
 bool in_region();
 
+// What NodeScope says of this thread.
+struct CurrentNode {
+  std::string_view name;  // "": the tag's
+  bool may_split = true;
+};
+const CurrentNode& current_node();
+
 // Tells a processor that this is a loop that waits.
 inline void spin_pause() {
 #if defined(__x86_64__)

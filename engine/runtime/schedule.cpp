@@ -109,7 +109,8 @@ void Schedule::for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body
   if (closed_.load(std::memory_order_relaxed)) throw_closed();
   const int64_t tasks = task_count(n, grain, parallelism());
   if (tasks == 0) return;
-  if (tasks == 1 || in_region()) return body.fn(body.context, 0, n);
+  const CurrentNode& node = current_node();
+  if (tasks == 1 || in_region() || !node.may_split) return body.fn(body.context, 0, n);
   if (!in_its_process()) {
     // Once: the schedule stays what it is now.
     const bool said = said_forked_.exchange(true, std::memory_order_relaxed);
@@ -121,7 +122,7 @@ void Schedule::for_range(RegionTag tag, int64_t n, int64_t grain, RangeBody body
   if (!run(region)) return run_inline(n, body, "its threads work for another caller");
   if (traced)
     emit(ScheduleRegion{.op = tag.op,
-                        .node = tag.node,
+                        .node = node.name.empty() ? tag.node : node.name,
                         .schedule = name_,
                         .elements = n,
                         .tasks = tasks,

@@ -57,6 +57,22 @@ struct TaskRange {
 };
 TaskRange task_range(int64_t n, int64_t tasks, int64_t task);
 
+// What this thread is computing, until the end of the scope: the regions that it opens are traced as `node`, whatever
+// their tag says, and are not opened at all (they run inline) where the node may not be split. `node` outlives the
+// scope.
+class NodeScope {
+ public:
+  enum class Split : uint8_t { kAllowed, kForbidden };
+  explicit NodeScope(std::string_view node, Split split = Split::kAllowed);
+  ~NodeScope();
+  NodeScope(const NodeScope&) = delete;
+  NodeScope& operator=(const NodeScope&) = delete;
+
+ private:
+  const std::string_view outer_node_;
+  const bool outer_forbidden_;
+};
+
 class Region;
 
 // Thread safe: any number of callers at once, but for the destructor.

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/passes/pass.h"
+#include "engine/runtime/trace.h"
 #include "tests/engine/executable/decoder_graphs.h"
 
 namespace hone::executable {
@@ -175,6 +178,37 @@ TEST(ExecutablePlan, SessionsAreApart) {
   const Result<Tensor> got = call(*a, x);
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(*got, eager(graph, x));
+}
+
+// ---- schedule hints ----
+
+// Of a call of 256 tokens on two threads: the nodes that opened a region.
+std::set<std::string> split_nodes(const Graph& graph) {
+  Result<ExecutablePlan> plan = compiled(graph, {.use_database = false, .threads = 2, .schedule = "tbb"});
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  Result<Session> session = plan->session();
+  const auto sink = std::make_shared<runtime::RecordingSink>();
+  runtime::set_trace_sink(sink);
+  EXPECT_TRUE(call(*session, random_rows(256, 512, 1)).ok());
+  runtime::set_trace_sink(nullptr);
+  std::set<std::string> nodes;
+  for (const runtime::RecordingSink::Region& r : sink->regions()) nodes.insert(r.node);
+  return nodes;
+}
+
+TEST(ExecutablePlan, AHintSaysWhatMayBeSplitAndTracesNameNodes) {
+  const DecoderSizes sizes{
+      .width = 512, .heads = 8, .kv_heads = 4, .head_dim = 64, .hidden = 1024, .max_tokens = 256, .capacity = 256};
+  Graph graph = decoder_layer(sizes);
+  const std::set<std::string> all = split_nodes(graph);
+  EXPECT_TRUE(all.contains("attn")) << testing::PrintToString(all);
+  EXPECT_TRUE(all.contains("down")) << testing::PrintToString(all);
+  graph.node(graph.value(*graph.find_value("attn")).node).schedule = graph::ScheduleHint{{"batch"}, {}};
+  graph.node(graph.value(*graph.find_value("down")).node).schedule = graph::ScheduleHint{{"rows"}, 1};
+  const std::set<std::string> fewer = split_nodes(graph);
+  EXPECT_FALSE(fewer.contains("attn")) << testing::PrintToString(fewer);
+  EXPECT_FALSE(fewer.contains("down")) << testing::PrintToString(fewer);
+  EXPECT_TRUE(fewer.contains("qkv")) << testing::PrintToString(fewer);
 }
 
 // ---- guards ----
