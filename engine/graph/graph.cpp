@@ -303,6 +303,7 @@ std::optional<ValueId> Graph::find_value(std::string_view wanted) const {
   for (const Value& v : values_) {
     if (v.name != wanted) continue;
     if (v.kind == ValueKind::kResult && nodes_[static_cast<size_t>(v.node)] == nullptr) continue;
+    if (v.kind == ValueKind::kInput && std::find(inputs_.begin(), inputs_.end(), v.id) == inputs_.end()) continue;
     return v.id;
   }
   return std::nullopt;

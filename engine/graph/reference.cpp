@@ -89,12 +89,15 @@ class Evaluation {
     return {};
   }
 
-  // A recorded type with the sizes of this call, where they are known.
+  // A recorded type with the sizes of this call; ? where they are not known, or not yet: some symbols stand for sizes
+  // that only a result has.
   Result<TensorType> sized(const TensorType& type) const {
     TensorType out{type.dtype, {}};
     for (const Dim& d : type.dims) {
-      if (d.is_unknown()) {
-        out.dims.push_back(d);
+      const bool known = !d.is_unknown() && std::all_of(d.terms().begin(), d.terms().end(),
+                                                        [&](const auto& t) { return bindings_.contains(t.first); });
+      if (!known) {
+        out.dims.push_back(Dim::unknown());
         continue;
       }
       HONE_ASSIGN_OR_RETURN(const int64_t n, d.evaluate(bindings_));
@@ -103,6 +106,13 @@ class Evaluation {
       out.dims.emplace_back(n);
     }
     return out;
+  }
+
+  // A symbol that has no value yet and is the size of this result has it from now on.
+  void learn(const TensorType& recorded, const TensorType& found) {
+    for (size_t axis = 0; axis < recorded.dims.size(); ++axis)
+      if (const std::optional<std::string> symbol = recorded.dims[axis].as_symbol())
+        bindings_.emplace(*symbol, found.dims[axis].value());
   }
 
   Result<std::vector<TensorType>> result_types(const Node& n) const {
@@ -140,7 +150,9 @@ class Evaluation {
     if (!types.ok())
       return Status(types.status().code(), fmt::format("{}: {}", printable(n.name), types.status().message()));
     std::vector<Tensor> results;
-    for (const TensorType& type : *types) {
+    for (size_t i = 0; i < types->size(); ++i) {
+      const TensorType& type = (*types)[i];
+      learn(g_.value(n.results[i]).type, type);
       if (type.bytes() > kAskFirst && type.bytes() > available_memory(""))
         return resource_exhausted(fmt::format("{}: there is no memory for {}", printable(n.name), to_string(type)));
       std::vector<int64_t> shape;

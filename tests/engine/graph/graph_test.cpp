@@ -80,6 +80,16 @@ TEST(GraphEdit, TakenNamesBecomeOthers) {
   EXPECT_TRUE(verify(g).ok()) << verify(g).message();
 }
 
+TEST(GraphEdit, AnErasedInputIsGone) {
+  Graph g = three();
+  const ValueId spare = g.add_input("spare", type_of("f32[2]"));
+  EXPECT_EQ(g.find_value("spare"), spare);
+  g.erase_input(spare);
+  EXPECT_FALSE(g.find_value("spare").has_value());
+  EXPECT_EQ(g.value(g.add_input("spare", type_of("f32[2]"))).name, "spare");
+  EXPECT_TRUE(verify(g).ok()) << verify(g).message();
+}
+
 TEST(GraphEdit, ACopyIsApart) {
   Graph g = three();
   const std::string before = print(g);
