@@ -27,7 +27,7 @@ Access RowLowering::access(int operand, std::vector<Affine> column) const {
 void RowLowering::load_per_row(const Step& step, int i) { b_.broadcast(value(i), access(step.operand, {0})); }
 
 void RowLowering::store_per_row(const Step& step) {
-  set_mask(test_, 1);
+  b_.lane_mask(test_, 1);
   b_.store(access(step.operand, {0}), arg(step, 0), test_);
 }
 
@@ -69,8 +69,8 @@ void RowLowering::load_pairs(const Step& step, const Part& part) {
   const DType dtype = operand(step).dtype;
   const RegRef low = vector("low", dtype), high = vector("high", dtype), a = vector("a", dtype), z = vector("z", dtype);
   if (part.masked) {
-    set_mask(test_, part.count * 2);
-    set_mask(live_next_, part.count * 2 - lanes_);
+    b_.lane_mask(test_, part.count * 2);
+    b_.lane_mask(live_next_, part.count * 2 - lanes_);
   }
   b_.load(a, access(step.operand, {part.column * 2}), part.masked ? test_ : RegRef{});
   b_.load(z, access(step.operand, {part.column * 2 + lanes_}), part.masked ? live_next_ : RegRef{});
@@ -135,8 +135,8 @@ void RowLowering::store_pairs(const Step& step, const Part& part) {
     first = low, second = high;
   }
   if (part.masked) {
-    set_mask(test_, part.count * 2);
-    set_mask(live_next_, part.count * 2 - lanes_);
+    b_.lane_mask(test_, part.count * 2);
+    b_.lane_mask(live_next_, part.count * 2 - lanes_);
   }
   b_.store(access(step.operand, {part.column * 2}), first, part.masked ? test_ : RegRef{});
   b_.store(access(step.operand, {part.column * 2 + lanes_}), second, part.masked ? live_next_ : RegRef{});

@@ -26,8 +26,8 @@ using ir::RegRef;
 using ir::Scope;
 using ir::UnaryOp;
 
-// A task costs some 30 ns to start (dispatch, constants): rows are put together up to these many columns, which take
-// ten times that.
+// A task costs some 7 ns to start (Zen 4, RoPE of heads of 64: 13 ns a head where each is a task, 6 where 64 are one).
+// Rows are put together up to these many columns, which take 100 ns and more.
 constexpr int64_t kTaskColumns = 2048;
 constexpr int64_t kMaxTaskRows = 64;
 constexpr int64_t kRuntimeTaskRows = 4;
@@ -266,7 +266,7 @@ void RowLowering::tail(const std::vector<int>& steps, const Affine& from, const 
 }
 
 void RowLowering::columns(const std::vector<int>& steps, const Part& part) {
-  if (part.masked) set_mask(live_, part.count);
+  if (part.masked) b_.lane_mask(live_, part.count);
   for (Memory& m : memory_) m.held = false;
   for (const int i : steps) {
     const Step& s = p_.steps[static_cast<size_t>(i)];

@@ -65,7 +65,6 @@ class RowLowering {
   void store_pairs(const Step& step, const Part& part);
   void load_per_row(const Step& step, int i);
   void store_per_row(const Step& step);
-  void set_mask(const RegRef& mask, const Affine& count) { b_.lane_mask(mask, count); }
 
   // ---- steps.cpp ----
   void compute(const Step& step, int i);
@@ -79,7 +78,6 @@ class RowLowering {
   // Constants of all steps, before the rows.
   void declare_step_constants(const Step& step);
 
-  bool is_copy() const;
   const Operand& operand(const Step& step) const { return p_.operands[static_cast<size_t>(step.operand)]; }
   Memory& memory(const Step& step) { return memory_[static_cast<size_t>(step.operand)]; }
   const RegRef& value(int i) const { return value_[static_cast<size_t>(i)]; }
