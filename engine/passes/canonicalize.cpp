@@ -27,6 +27,7 @@ Status canonicalize(Compilation& compilation) {
   recognise_matmuls(r);
   simplify(r);
   recognise_swiglu(r);
+  if (recognise_experts(r) > 0) simplify(r);
   if (recognise_caches(r) > 0) {
     simplify(r);
     guard_states(compilation);

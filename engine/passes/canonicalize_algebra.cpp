@@ -116,6 +116,8 @@ class Simplifier {
 
   // The same in fewer nodes.
   std::optional<ValueId> shorter(const Node& n) {
+    if (n.op == OpKind::broadcast)
+      if (const auto v = unit_broadcast(n)) return v;
     const Node* x = n.operands.empty() ? nullptr : g_.definition(n.operands[0]);
     if (x == nullptr) return std::nullopt;
     switch (n.op) {
@@ -127,7 +129,7 @@ class Simplifier {
         if (const auto v = transposed_units(n)) return v;
         return x->op == OpKind::reshape ? transposed_behind_units(n, *x) : std::nullopt;
       case OpKind::broadcast:
-        return broadcast_twice(n, *x);
+        return simpler_broadcast(n, *x);
       case OpKind::convert:
         // A truth value or a small whole number stays what it is on the way through a wider type.
         if (x->op == OpKind::convert && type(x->operands[0]).dtype == DType::kU8)
@@ -201,12 +203,40 @@ class Simplifier {
     return r_.reshape(r_.transpose(inner, std::move(perm)), type(n.results[0]).dims);
   }
 
-  std::optional<ValueId> broadcast_twice(const Node& outer, const Node& inner) {
-    if (inner.op != OpKind::broadcast) return std::nullopt;
-    const auto second = outer.integers("dims"), first = inner.integers("dims");
-    std::vector<int64_t> dims;
-    for (const int64_t axis : first) dims.push_back(second[static_cast<size_t>(axis)]);
-    return r_.add_typed(OpKind::broadcast, {inner.operands[0]}, {{"dims", dims}}, type(outer.results[0]));
+  std::optional<ValueId> simpler_broadcast(const Node& n, const Node& x) {
+    const auto dims = n.integers("dims");
+    const TensorType &from = type(n.operands[0]), &to = type(n.results[0]);
+    if (x.op == OpKind::broadcast) {
+      std::vector<int64_t> merged;
+      for (const int64_t axis : x.integers("dims")) merged.push_back(dims[static_cast<size_t>(axis)]);
+      return r_.add_typed(OpKind::broadcast, {x.operands[0]}, {{"dims", merged}}, to);
+    }
+    // Dimensions of 1 are not broadcast but left out, where that takes no node.
+    if (x.op != OpKind::constant && x.op != OpKind::reshape) return std::nullopt;
+    Shape kept;
+    std::vector<int64_t> axes;
+    for (size_t i = 0; i < dims.size(); ++i)
+      if (from.dims[i] != graph::Dim(1)) {
+        kept.push_back(from.dims[i]);
+        axes.push_back(dims[i]);
+      }
+    if (kept.size() == from.dims.size()) return std::nullopt;
+    return r_.add_typed(OpKind::broadcast, {r_.reshape(n.operands[0], kept)}, {{"dims", axes}}, to);
+  }
+
+  // A broadcast that only adds dimensions of 1.
+  std::optional<ValueId> unit_broadcast(const Node& n) {
+    const Shape &from = type(n.operands[0]).dims, &to = type(n.results[0]).dims;
+    const auto dims = n.integers("dims");
+    size_t next = 0;
+    for (size_t axis = 0; axis < to.size(); ++axis) {
+      if (next < dims.size() && dims[next] == static_cast<int64_t>(axis) && surely_equal(from[next], to[axis])) {
+        ++next;
+      } else if (to[axis] != graph::Dim(1)) {
+        return std::nullopt;
+      }
+    }
+    return next == dims.size() ? std::optional(r_.reshape(n.operands[0], to)) : std::nullopt;
   }
 
   // The same value side by side along an axis on which it has one element.

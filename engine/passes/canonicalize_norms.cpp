@@ -40,13 +40,16 @@ class Norms {
  private:
   const TensorType& type(ValueId v) const { return g_.value(v).type; }
 
-  // A vector along the last axis of `outer`; -1: none.
+  // What runs along the last axis of `outer` alone, and as long as it; -1: none.
   ValueId columns_of(ValueId v, ValueId outer) const {
     const View view = peel(g_, whole(g_, v));
-    const TensorType& t = type(view.value);
     const int last = type(outer).rank() - 1;
-    const bool vector = t.rank() == 1 && surely_equal(t.dims[0], type(outer).dims.back());
-    return vector && view.value != v && runs_along(g_, view, {last}) ? view.value : -1;
+    // Of one row, a constant may have been broadcast to the very shape.
+    if (view.value == v && g_.constant(v) == nullptr) return -1;
+    if (!varies_only_along(g_, view, last)) return -1;
+    for (const graph::Dim& d : type(view.value).dims)
+      if (surely_equal(d, type(outer).dims.back())) return view.value;
+    return -1;
   }
 
   // ---- the number of a row ----
@@ -151,12 +154,14 @@ class Norms {
     if (!centre && bias >= 0) return false;
     r_.before(id);
     if (weight < 0) weight = r_.constant(graph::Constant::splat_f32({DType::kF32, {type(x).dims.back()}}, 1), "ones");
-    std::vector<ValueId> operands = {centre ? *centre : x, weight};
-    if (bias >= 0) operands.push_back(bias);
+    const Shape columns = {type(x).dims.back()};
+    std::vector<ValueId> operands = {centre ? *centre : x, r_.reshape(weight, columns)};
+    if (bias >= 0) operands.push_back(r_.reshape(bias, columns));
     const OpKind op = centre ? OpKind::layer_norm : OpKind::rms_norm;
     r_.note(name, std::string(graph::op_info(op).name),
             centre ? "(x - mean) / sqrt(mean((x - mean)^2) + eps)" : "x / sqrt(mean(x^2) + eps)");
     r_.replace(id, r_.add(op, std::move(operands), {{"eps", *variance.eps}}));
+    g_.erase_dead();  // what it was made of is a norm as well, without the weight
     return true;
   }
 

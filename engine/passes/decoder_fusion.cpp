@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/passes/match_internal.h"
 #include "engine/passes/rewrite_internal.h"
 #include "kernels/matmul/problem.h"
 
@@ -70,8 +71,8 @@ class Fusion {
         return {user.text("approximate") == "tanh" ? "+gelu_tanh" : "+gelu_erf"};
       case OpKind::max: {
         const ValueId other = user.operands[user.operands[0] == result ? 1 : 0];
-        const graph::Constant* c = g_.constant(other);
-        return c != nullptr && c->splat && c->f32_at(0) == 0 ? Step{"+relu"} : Step{};
+        const auto floor = uniform(g_, other);
+        return floor && *floor == 0 ? Step{"+relu"} : Step{};
       }
       case OpKind::add:
       case OpKind::mul:
@@ -80,15 +81,22 @@ class Fusion {
         return {};
     }
     const ValueId other = user.operands[user.operands[0] == result ? 1 : 0];
-    if (const Node* b = g_.definition(other); user.op == OpKind::add && b != nullptr && b->op == OpKind::broadcast) {
-      const auto dims = b->integers("dims");
-      const bool columns = dims.size() == 1 && dims[0] == type(result).rank() - 1 &&
-                           surely_equal(type(b->operands[0]).dims[0], type(result).dims.back());
-      if (columns) return {"+bias", b->operands[0]};
-    }
+    if (const View view = peel(g_, whole(g_, other)); user.op == OpKind::add && is_columns(view, result))
+      return {"+bias", view.value};
     const Node* n = g_.definition(other);
     if (n != nullptr && (n->op == OpKind::broadcast || n->op == OpKind::constant)) return {};  // no rows of its own
     return user.op == OpKind::mul ? Step{"*gate", other} : Step{"+residual", other, true};
+  }
+
+  // One row for all rows of `result`; of a single row, only a constant is taken for that.
+  bool is_columns(const View& view, ValueId result) const {
+    const int last = type(result).rank() - 1;
+    if (!varies_only_along(g_, view, last)) return false;
+    const Node* n = g_.definition(view.value);
+    const bool repeated = type(view.value).rank() == 1 || (n != nullptr && n->op == OpKind::constant);
+    const Shape& dims = type(view.value).dims;
+    return repeated && std::any_of(dims.begin(), dims.end(),
+                                   [&](const Dim& d) { return surely_equal(d, type(result).dims.back()); });
   }
 
   static bool contains(const std::string& epilogue, const std::string& step) {
@@ -115,7 +123,9 @@ class Fusion {
     const Node m = g_.node(matmul);
     r_.before(user);
     std::vector<ValueId> operands = m.operands;
-    if (step.operand >= 0) operands.push_back(step.operand);
+    const bool bias = step.text == "+bias";
+    if (step.operand >= 0)
+      operands.push_back(bias ? r_.reshape(step.operand, {type(g_.result(matmul)).dims.back()}) : step.operand);
     Attributes attributes = m.attributes;
     attributes["epilogue"] = m.text("epilogue") + step.text;
     const ValueId fused = r_.add(OpKind::matmul, std::move(operands), std::move(attributes));

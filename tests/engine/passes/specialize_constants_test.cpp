@@ -1,0 +1,103 @@
+// What depends on constants only is computed once, with the reference's bits, and large constants are not copied for
+// nothing.
+#include "engine/passes/specialize_constants.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/engine/passes/exported.h"
+
+namespace hone::passes {
+namespace {
+
+// One output; its bits stay.
+Compilation specialized(const std::function<ValueId(Exported&)>& build) {
+  Exported e;
+  e.output(build(e));
+  Compilation c = e.compilation();
+  const graph::Graph before = c.graph;
+  EXPECT_TRUE(specialize_constants(c).ok());
+  EXPECT_TRUE(verify(c.graph).ok()) << verify(c.graph).message();
+  expect_same(before, c.graph, 0);
+  return c;
+}
+
+TEST(PassesSpecializeConstants, JoinedAndInterleavedWeightsAreComputed) {
+  for (const int64_t axis : {int64_t{0}, int64_t{1}}) {
+    const Compilation c = specialized([&](Exported& e) {
+      const ValueId a = e.reshape(e.weights("a", {32, 8}), {2, 16, 8}),
+                    b = e.reshape(e.weights("b", {32, 8}), {2, 16, 8});
+      const ValueId w = e.reshape(e.add(OpKind::concatenate, {a, b}, {{"axis", axis}}), {64, 8});
+      return e.matmul(e.f32("x", {3, 8}), w);
+    });
+    EXPECT_EQ(c.graph.order().size(), 2u) << print(c);
+    EXPECT_EQ(count(c, OpKind::constant), 1) << "sources are released";
+  }
+}
+
+TEST(PassesSpecializeConstants, EveryWayToMoveElements) {
+  const Compilation c = specialized([](Exported& e) {
+    const ValueId w = e.weights("w", {6, 4, 10});
+    const ValueId t = e.transpose(w, {2, 0, 1});  // [10, 6, 4]
+    const ValueId s =
+        e.add(OpKind::slice, {t},
+              {{"start", Axes{1, 0, 1}}, {"limit", Axes{9, -1, 4}}, {"stride", Axes{3, 2, 1}}});  // [3, 3, 3]
+    const ValueId filled = e.constant(graph::Constant::splat_f32({DType::kF32, {3, 2, 3}}, 0.25f));
+    const ValueId j = e.add(OpKind::concatenate, {s, filled}, {{"axis", int64_t{1}}});  // [3, 5, 3]
+    return e.bin(OpKind::add, e.f32("x", {3, 5, 3}), j);
+  });
+  EXPECT_EQ(c.graph.order().size(), 2u) << print(c);
+}
+
+TEST(PassesSpecializeConstants, ReshapesAndWholeRowsShareTheirElements) {
+  Exported e;
+  const ValueId w = e.weights("w", {8, 6});
+  const std::byte* elements = e.graph().constant(w)->data.data();
+  const ValueId rows = e.add(OpKind::slice, {w}, {{"start", Axes{2, 0}}, {"limit", Axes{6, -1}}});
+  e.output(e.bin(OpKind::add, e.f32("x", {2, 2, 6}), e.reshape(rows, {2, 2, 6})));
+  Compilation c = e.compilation();
+  ASSERT_TRUE(specialize_constants(c).ok());
+  const graph::Node* n = first(c, OpKind::constant);
+  ASSERT_NE(n, nullptr);
+  EXPECT_EQ(n->constant->data.data(), elements + 2 * 6 * 4);
+}
+
+TEST(PassesSpecializeConstants, FrequenciesAndMasksAreComputedRowsAreNotRepeated) {
+  const Compilation c = specialized([](Exported& e) {
+    const ValueId f = e.bin(OpKind::pow, e.fill(10000, {4}), e.times(e.iota(0, {4}, DType::kF32), -0.25));
+    const ValueId x = e.f32("x", {1 << 11, 4});
+    return e.mul(x, e.columns(f, x));
+  });
+  EXPECT_EQ(count(c, OpKind::pow) + count(c, OpKind::iota), 0) << print(c);
+  EXPECT_EQ(count(c, OpKind::broadcast), 1) << "the row stays a row";
+  const Compilation mask = specialized([](Exported& e) {
+    const ValueId seen = e.compare("GE", e.iota(0, {5, 5}), e.iota(1, {5, 5}));
+    return e.select(seen, e.f32("x", {5, 5}), e.fill(-1, {5, 5}));
+  });
+  EXPECT_EQ(count(mask, OpKind::compare), 0);
+}
+
+TEST(PassesSpecializeConstants, AFactorGoesIntoTheWeightsWhereEveryBitStays) {
+  const auto scaled = [](double factor) {
+    return specialized([factor](Exported& e) {
+      const ValueId m = e.matmul(e.f32("x", {3, 8}), e.weights("w", {4, 8}));
+      return e.mul(m, e.constant(graph::Constant::splat_f32({DType::kF32, {3, 4}}, static_cast<float>(factor))));
+    });
+  };
+  EXPECT_EQ(count(scaled(0.125), OpKind::mul), 0);
+  EXPECT_EQ(count(scaled(0.3), OpKind::mul), 1) << "rounds";
+  EXPECT_EQ(count(scaled(std::ldexp(1, -126)), OpKind::mul), 1) << "weights would be subnormal";
+}
+
+TEST(PassesSpecializeConstants, WhatCallersGiveIsNotTouched) {
+  const Compilation c = specialized([](Exported& e) {
+    const ValueId w = e.f32("w", {4, 8});
+    return e.matmul(e.f32("x", {3, 8}), e.add(OpKind::concatenate, {w, w}, {{"axis", int64_t{0}}}));
+  });
+  EXPECT_EQ(count(c, OpKind::concatenate), 1);
+}
+
+}  // namespace
+}  // namespace hone::passes
