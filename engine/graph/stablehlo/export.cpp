@@ -177,6 +177,11 @@ Result<std::vector<Ref>> Exporter::operands(const Node& n) const {
   return refs;
 }
 
+// The name leads readers of the header to the op: to its product where it has one, as recognisers start there.
+void Exporter::name_line(const Node& n) {
+  if ((n.schedule && is_sound(*n.schedule)) || graph_.layouts.contains(n.name)) e_.name_last(quoted(n.name));
+}
+
 Status Exporter::node(const Node& n) {
   const size_t before = e_.text().size();
   if (n.op == OpKind::attention) {
@@ -188,9 +193,8 @@ Status Exporter::node(const Node& n) {
   }
   if (!e_.status().ok())
     return Status(e_.status().code(), fmt::format("{} ({}): {}", n.name, op_info(n.op).name, e_.status().message()));
-  // The name leads readers of the header to the op.
-  const bool named = (n.schedule && is_sound(*n.schedule)) || graph_.layouts.contains(n.name);
-  if (named && e_.text().size() > before) e_.name_last(quoted(n.name));
+  const bool names_its_product = n.op == OpKind::attention || n.op == OpKind::matmul;
+  if (!names_its_product && e_.text().size() > before) name_line(n);
   return {};
 }
 

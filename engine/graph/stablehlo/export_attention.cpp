@@ -67,6 +67,7 @@ Status Exporter::attention(const Node& n) {
   a.k = with_heads_first(given[1].ref, batch);
   a.v = with_heads_first(given[2].ref, batch);
   const Ref out = weighted(a, masked(a, scores(a)));  // [b, G, R, s, dv]
+  name_line(n);
   const Dim dv = given[2].ref.dim(-1);
   const Ref rows = e_.transpose(e_.reshape(out, {batch, heads, a.s, dv}), {0, 2, 1, 3});
   bind(n, four ? rows : e_.reshape(rows, {a.s, heads, dv}));

@@ -85,6 +85,7 @@ Ref Exporter::swiglu_columns(const Ref& x) {
 Status Exporter::matmul(const Node& n, const std::vector<Ref>& x) {
   const bool nt = n.text("layout") == "nt";
   Ref v = e_.dot(x[0], x[1], {}, {}, {x[0].type.rank() - 1}, {nt ? 1 : 0});
+  name_line(n);
   HONE_ASSIGN_OR_RETURN(const std::vector<matmul::EpilogueOp> ops, parse_epilogue(n.text("epilogue")));
   size_t next = 2;
   for (const matmul::EpilogueOp op : ops) {

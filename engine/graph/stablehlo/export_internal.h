@@ -30,6 +30,7 @@ class Exporter {
   Result<std::string> arguments();
   Result<std::string> results(std::string* types);
   Status node(const Node& node);
+  void name_line(const Node& node);
   Status primitive(const Node& node);
   Result<TensorType> sized(const TensorType& type, std::string_view what) const;
   Dim sized(Dim dim) const;

@@ -3,6 +3,9 @@
 #include "engine/graph/stablehlo/export.h"
 
 #include "engine/graph/builder.h"
+#include "engine/passes/canonicalize.h"
+#include "engine/passes/schedule_annotation.h"
+#include "engine/passes/shape_inference.h"
 #include "tests/engine/graph/stablehlo/decoder_module.h"
 #include "tests/engine/graph/stablehlo/stablehlo_testing.h"
 
@@ -327,6 +330,45 @@ TEST(StablehloExport, OpenSizesComeBackAsSymbols) {
   const Graph again = import_or_throw(text, {.dimensions = {{"x", 0, {.name = "s", .min = 1, .max = 8}}}});
   EXPECT_EQ(to_string(again.value(again.outputs()[0]).type), "f32[s, 16]");
   for (const int64_t tokens : {1, 2}) expect_same_steps(cached_layer(), again, tokens);
+}
+
+// The passes find in the text what was written into it: the ops of a decoder, its state, and the hint on its node.
+TEST(StablehloExport, WhatComesBackIsADecoderAgain) {
+  passes::Compilation out;
+  out.graph = cached_layer();
+  const Graph before = out.graph;
+  for (const NodeId id : out.graph.order())
+    if (out.graph.node(id).op == OpKind::attention) out.graph.node(id).schedule = ScheduleHint{{"Heads"}, 4};
+  ASSERT_TRUE(passes::schedule_annotation(out).ok());
+  const std::string text = export_or_throw(out.graph, {.sizes = {{"s", 2}}});
+  EXPECT_THAT(
+      text,
+      StartsWith("module attributes {hone.schedule = {attn = {parallel_dims = [\"heads\"], parallelism = 4}}} {\n"));
+  passes::Compilation in;
+  in.graph = import_or_throw(text);
+  ASSERT_TRUE(passes::shape_inference(in).ok());
+  ASSERT_TRUE(passes::canonicalize(in).ok());
+  ASSERT_TRUE(passes::schedule_annotation(in).ok());
+  std::map<OpKind, int> ops;
+  for (const NodeId id : in.graph.order()) ++ops[in.graph.node(id).op];
+  for (const auto& [op, count] : {std::pair{OpKind::rms_norm, 1},
+                                  {OpKind::matmul, 4},
+                                  {OpKind::rope, 2},
+                                  {OpKind::kv_append, 2},
+                                  {OpKind::attention, 1}})
+    EXPECT_EQ(ops[op], count) << op_info(op).name;
+  EXPECT_EQ(in.graph.states().size(), 2u);
+  const std::optional<ValueId> attention = in.graph.find_value("attn");
+  ASSERT_TRUE(attention.has_value());
+  EXPECT_EQ(in.graph.definition(*attention)->op, OpKind::attention);
+  EXPECT_EQ(in.graph.definition(*attention)->schedule, (ScheduleHint{{"heads"}, 4}));
+  ReferenceState state, other;
+  for (int64_t first = 0; first < 8; first += 2) {
+    Tensor x = Tensor::make(kF32, {2, 16});
+    for (int64_t i = 0; i < 32; ++i)
+      x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(input_at(first * 16 + i));
+    expect_close(evaluate_or_throw(in.graph, {x}, &other)[0], evaluate_or_throw(before, {x}, &state)[0], 400, 4);
+  }
 }
 
 TEST(StablehloExport, ACacheThatSomethingElseReadsIsRefused) {
