@@ -257,16 +257,7 @@ class Translator {
     if (integers && *step != StepOp::kAdd && *step != StepOp::kSub)
       return refuse(n, "of s32 only add and sub are computed; convert to f32 first");
     HONE_ASSIGN_OR_RETURN(const Value b, load(n.operands[1]));
-    if (n.op == OpKind::max || n.op == OpKind::min) return Value{propagating(*step, a.step, b.step)};
     return Value{builder_.apply(*step, a.step, b.step)};
-  }
-
-  // max and min of a graph give NaN if either is; those of a row program give the second.
-  int propagating(StepOp op, int a, int b) {
-    const int both = builder_.apply(op, a, b);  // b if either is NaN
-    const int sum = builder_.apply(StepOp::kAdd, a, b);
-    const int a_is_number = builder_.apply(StepOp::kEq, a, a);
-    return builder_.apply(StepOp::kSelect, a_is_number, both, sum);
   }
 
   Result<Value> emit_convert(const Node& n) {

@@ -125,12 +125,14 @@ class Bufferizer {
         return {};
       case DispatchKind::kTopK:
         HONE_RETURN_IF_ERROR(prepare_rows(d, d.nodes[0], 0));
+        d.outputs = g_.node(d.nodes[0]).results;  // the kernel writes both, whoever reads them
         break;
       case DispatchKind::kExperts:
         for (int i = 0; i < 3; ++i) HONE_RETURN_IF_ERROR(prepare_dense(d, d.nodes[0], i));
         break;
       case DispatchKind::kRows:
         if (g_.node(d.nodes[0]).op == OpKind::reshape && d.nodes.size() == 1) return place_copy(d);
+        HONE_RETURN_IF_ERROR(prepare_row_program(d));
         if (place_in_place(d)) return {};
         break;
     }
@@ -239,6 +241,19 @@ class Bufferizer {
     const Placement* p = find(v);
     if (p == nullptr || !is_dense(type(v).dims, p->strides)) copy_operand(d, id, operand, "a copy: it has gaps");
     return {};
+  }
+
+  // Row programs take any strides, but for these: tables and heads are read along dense rows, indices one after
+  // another.
+  Status prepare_row_program(Dispatch& d) {
+    const NodeId id = d.nodes[0];
+    const OpKind op = g_.node(id).op;
+    if (op != OpKind::gather && op != OpKind::rope) return {};
+    const ValueId rows = g_.node(id).operands[0];
+    const Placement* p = find(rows);
+    if (p == nullptr || !surely_equal(p->strides.back(), Dim(1))) copy_operand(d, id, 0, "a copy: its rows have gaps");
+    const int indices = op == OpKind::gather ? 1 : 2;
+    return static_cast<size_t>(indices) < g_.node(id).operands.size() ? prepare_dense(d, id, indices) : Status();
   }
 
   // [.., s, heads, d]: elements of a head dense, rows a fixed distance apart.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "engine/passes/legalize.h"
@@ -74,6 +75,7 @@ class Former {
   Status run() {
     c_.dispatches.clear();
     HONE_RETURN_IF_ERROR(legalize_dot_generals(g_));
+    add_computed_masks();
     separate_outputs();
     for (const NodeId id : g_.order()) HONE_RETURN_IF_ERROR(place(g_.node(id)));
     for (Dispatch& d : c_.dispatches) connect(d);
@@ -132,6 +134,33 @@ class Former {
     }
     return unsupported(fmt::format("{} {}: no kernel computes it{}", graph::op_info(n.op).name, n.name,
                                    n.line > 0 ? fmt::format(" (line {})", n.line) : ""));
+  }
+
+  // Attention reads truth values as bytes, which only callers and constants have; a mask that is computed is added to
+  // the scores instead.
+  void add_computed_masks() {
+    const std::vector<NodeId> order = g_.order();
+    for (const NodeId id : order) {
+      if (g_.node(id).op != OpKind::attention || g_.node(id).operands.size() < 4) continue;
+      const ValueId mask = g_.node(id).operands[3];
+      const graph::TensorType truth = g_.value(mask).type;
+      if (truth.dtype != DType::kU8 || has_bytes(mask)) continue;
+      const graph::TensorType number{DType::kF32, truth.dims};
+      const auto filled = [&](float v) {
+        const NodeId scalar = g_.add_constant(graph::Constant::splat_f32({DType::kF32, {}}, v), {}, id);
+        return g_.result(
+            g_.add_node(OpKind::broadcast, {g_.result(scalar)}, {{"dims", std::vector<int64_t>{}}}, {number}, {}, id));
+      };
+      const ValueId shown = filled(0), hidden = filled(-std::numeric_limits<float>::infinity());
+      const NodeId added =
+          g_.add_node(OpKind::select, {mask, shown, hidden}, {}, {number}, g_.value(mask).name + "_added", id);
+      g_.set_operand(id, 3, g_.result(added));
+    }
+  }
+
+  bool has_bytes(ValueId v) const {
+    const Node* def = g_.definition(v);
+    return def == nullptr || def->op == OpKind::constant || (is_view(def->op) && has_bytes(def->operands[0]));
   }
 
   // An output that no dispatch would write (an input, a constant, a view, one that is given twice) becomes a copy.
@@ -233,7 +262,9 @@ class Former {
     if (def == nullptr) return -1;
     const auto at = by_node_.find(def->id);
     if (at == by_node_.end()) return -1;
-    if (c_.dispatches[at->second].kind == DispatchKind::kView) return ready_after(def->operands[0]);
+    // A reshape may turn out to be a copy, which runs where it stands; other views are there as soon as what they show.
+    if (c_.dispatches[at->second].kind == DispatchKind::kView && def->op != OpKind::reshape)
+      return ready_after(def->operands[0]);
     return static_cast<int64_t>(at->second);
   }
 

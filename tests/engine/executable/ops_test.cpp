@@ -216,6 +216,43 @@ TEST_F(ExecutableOps, AttentionWithoutACache) {
   expect_equal();
 }
 
+TEST_F(ExecutableOps, MasksThatAreComputedHideKeys) {
+  const ValueId q = input("q", {s, 4, 16}), k = input("k", {s, 2, 16}), v = input("v", {s, 2, 16});
+  const graph::TensorType square{DType::kS32, {s, s}};
+  const ValueId row = b.add_typed(OpKind::iota, {}, {{"axis", int64_t{0}}}, square);
+  const ValueId column = b.add_typed(OpKind::iota, {}, {{"axis", int64_t{1}}}, square);
+  const ValueId seen = b.add(OpKind::compare, {column, row}, {{"direction", std::string("LE")}});
+  b.output(b.add(OpKind::attention, {q, k, v, seen}, {{"causal", false}}));
+  expect_equal();
+}
+
+// What prepared code reads in order is copied where it does not lie so.
+TEST_F(ExecutableOps, OperandsThatLieAcross) {
+  const auto turned = [&](ValueId x, Ints perm) { return b.add(OpKind::transpose, {x}, {{"perm", std::move(perm)}}); };
+  const ValueId table = input("table", {24, 10}), ids = input("ids", {s, 2}, DType::kS32);
+  inputs[1] = Tensor::s32({5, 2}, std::vector<int32_t>{3, 8, 0, 8, 9, 8, 9, 8, 1, 8});
+  const ValueId firsts = b.add(OpKind::slice, {ids}, {{"start", Ints{0, 0}}, {"limit", Ints{-1, 1}}});
+  const ValueId every_other = b.reshape(firsts, {s});
+  b.output(b.gather(turned(table, {1, 0}), every_other));
+  const ValueId heads = input("heads", {8, s, 3});
+  b.output(
+      b.add(OpKind::rope, {turned(heads, {1, 2, 0}), weights({4}), every_other}, {{"style", std::string("half")}}));
+  const ValueId x = input("x", {16, s});
+  b.output(b.matmul(turned(x, {1, 0}), weights({5, 16})));
+  const auto [values, indices] = b.top_k(turned(x, {1, 0}), 3);
+  b.output(values);
+  expect_equal();
+}
+
+// A group of rows must not take up what is copied only after it.
+TEST_F(ExecutableOps, CopiesComeBeforeWhoReadsThem) {
+  const ValueId x = input("x", {s, 4, 6}), y = input("y", {s, 24});
+  const ValueId e = b.add(OpKind::exp, {y});
+  const ValueId across = b.reshape(b.add(OpKind::transpose, {x}, {{"perm", Ints{0, 2, 1}}}), {s, 24});
+  b.output(b.add(OpKind::mul, {e, across}));
+  expect_equal();
+}
+
 TEST_F(ExecutableOps, AnIndexOutOfRangeIsNamed) {
   const ValueId ids = b.input("ids", {DType::kS32, {s}});
   b.output(b.gather(weights({10, 24}), ids, "embedding"));
