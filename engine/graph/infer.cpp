@@ -107,10 +107,10 @@ Status check_type(const TensorType& type) {
     if (d.is_static() && (d.value() < 0 || d.value() > kMaxElements))
       return invalid_argument(fmt::format("is {}: dimension {} must be in 0..2^40", to_string(type), i));
   }
-  // All but what is not known yet.
+  // All but what is not known yet, and 0, so that strides are in bounds too.
   TensorType known{type.dtype, {}};
   for (const Dim& d : type.dims)
-    if (d.is_static()) known.dims.push_back(d);
+    if (d.is_static() && d.value() != 0) known.dims.push_back(d);
   if (const int64_t n = known.elements(); n < 0 || n > kMaxElements)
     return invalid_argument(fmt::format("is {}: more than 2^40 elements", to_string(type)));
   return {};

@@ -7,6 +7,7 @@
 #include "engine/base/memory.h"
 #include "engine/base/printable.h"
 #include "engine/graph/infer.h"
+#include "engine/graph/infer_internal.h"
 #include "engine/graph/reference_internal.h"
 
 namespace hone::graph {
@@ -21,7 +22,9 @@ Status check_input(const Value& input, const Tensor& tensor) {
     return invalid_argument(fmt::format("input {} is {} and must be {}", input.name, dtype_name(tensor.dtype),
                                         dtype_name(input.type.dtype)));
   const TensorType type{tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}};
-  if (type.elements() < 0 || static_cast<int64_t>(tensor.data.size()) != type.bytes())
+  if (const Status s = check_type(type); !s.ok())
+    return invalid_argument(fmt::format("input {} {}", input.name, s.message()));
+  if (static_cast<int64_t>(tensor.data.size()) != type.bytes())
     return invalid_argument(
         fmt::format("input {} has {} bytes, which is not what its shape says", input.name, tensor.data.size()));
   return {};

@@ -101,6 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{select, {"u8[3]", "f32[2]", "f32[2]"}, {}, "", "operand 0 (c) is u8[3]"},
         Case{neg, {"f32[-1]"}, {}, "", "operand 0 is f32[-1]: dimension 0 must be in 0..2^40"},
         Case{neg, {"f32[1048576, 1048576, 2]"}, {}, "", "more than 2^40 elements"},
+        Case{neg, {"f32[1048576, 1048576, 2, 0]"}, {}, "", "more than 2^40 elements"},
         Case{neg, {"f32[1,1,1,1,1,1,1,1,1,1,1,1,1]"}, {}, "", "13 dimensions; at most 12"}),
     test_name);
 

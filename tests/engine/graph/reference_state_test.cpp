@@ -170,6 +170,9 @@ TEST(Evaluate, InputsAreChecked) {
   Tensor cut = f32({2}, {1, 2});
   cut.data.resize(4);
   EXPECT_EQ(error_of(body, "%y", {cut}), "input x has 4 bytes, which is not what its shape says");
+  Tensor huge;
+  huge.shape = {int64_t{1} << 40, int64_t{1} << 40, 0};
+  EXPECT_THAT(error_of("input %x : f32[?, ?, ?]", "%x", {huge}), HasSubstr("more than 2^40 elements"));
 }
 
 TEST(Evaluate, WhatSymbolsLeftOpenIsCheckedByTheCall) {
