@@ -112,32 +112,35 @@ Result<TensorType> Exporter::sized(const TensorType& type, std::string_view what
   return out;
 }
 
+// An input whose name MLIR cannot spell is called by its number, with the name as its location.
 Result<std::string> Exporter::arguments() {
   std::string text;
+  int number = 0;
   const auto add = [&](const std::string& name, const TensorType& type, int alias) {
-    text += fmt::format("{}%{}: {}", text.empty() ? "" : ", ", name, type_text(type));
+    const bool bare = is_bare(name);
+    Ref ref{bare ? "%" + name : fmt::format("%${}", number), type};
+    text += fmt::format("{}{}: {}", number++ > 0 ? ", " : "", ref.name, type_text(type));
     if (alias >= 0) text += fmt::format(" {{tf.aliasing_output = {} : i32}}", alias);
+    if (!bare) text += fmt::format(" loc({})", quoted(name));
+    return ref;
   };
   for (const ValueId id : graph_.inputs()) {
     const Value& v = graph_.value(id);
     HONE_ASSIGN_OR_RETURN(const TensorType type, sized(v.type, "input " + v.name));
-    const Ref ref{"%" + v.name, type};
+    const Ref ref = add(v.name, type, v.aliases_output);
     values_[id] = {ref, {}};
     for (int d = 0; d < type.rank(); ++d)
       if (const auto symbol = ref.dim(d).as_symbol()) e_.define_symbol(*symbol, ref, d);
-    add(v.name, type, v.aliases_output);
   }
   int output = static_cast<int>(graph_.outputs().size());
   for (const ValueId id : graph_.states()) {
     const Value& v = graph_.value(id);
     HONE_ASSIGN_OR_RETURN(const TensorType type, sized(v.type, "state " + v.name));
-    states_[id] = {"%" + v.name, type};
-    add(v.name, type, output++);
+    states_[id] = add(v.name, type, output++);
   }
   if (!graph_.position.empty()) {
-    position_ = {"%" + graph_.position, {DType::kS32, {}}};
+    position_ = add(graph_.position, {DType::kS32, {}}, output);
     e_.define_symbol(graph_.position, position_);
-    add(graph_.position, position_.type, output);
   }
   return text;
 }

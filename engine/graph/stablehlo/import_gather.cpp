@@ -72,45 +72,8 @@ Result<Importer::GatherNumbers> Importer::gather_numbers(const Call& call) {
   HONE_ASSIGN_OR_RETURN(const std::vector<ValueId> operands, values(call));
   n.x = operands[0];
   n.indices = operands[1];
-  const TensorType &x = type(n.x), &indices = type(n.indices);
-  const int64_t rank = x.rank(), index_rank = indices.rank();
-  if (indices.dtype != DType::kS32) return wrong(call, "indices must be integers");
-  const bool ranges = static_cast<int64_t>(n.sizes.size()) == rank && all_in(n.collapsed, rank) &&
-                      all_in(n.batching, rank) && all_in(n.map, rank) && n.vector_dim >= 0 &&
-                      n.vector_dim <= index_rank && all_in(n.index_batching, index_rank) &&
-                      n.batching.size() == n.index_batching.size() && !has(n.index_batching, n.vector_dim);
-  const auto windows = static_cast<size_t>(rank) - n.collapsed.size() - n.batching.size();
-  if (!ranges || n.offset.size() != windows)
-    return wrong(call, "dimension_numbers and slice_sizes do not fit the operands");
-  const Dim columns = n.vector_dim == index_rank ? Dim(1) : indices.dims[static_cast<size_t>(n.vector_dim)];
-  if (!columns.is_static() || columns.value() != static_cast<int64_t>(n.map.size()))
-    return wrong(call, "start_index_map must have an entry for each index of a vector");
-  for (int64_t d = 0; d < index_rank; ++d)
-    if (d != n.vector_dim) n.batch.push_back(indices.dims[static_cast<size_t>(d)]);
-  if (!all_in(n.offset, static_cast<int64_t>(n.batch.size() + windows)) ||
-      !std::is_sorted(n.offset.begin(), n.offset.end()))
-    return wrong(call, "offset_dims must ascend within the result");
-  for (int64_t d = 0; d < rank; ++d) {
-    const Dim& size = x.dims[static_cast<size_t>(d)];
-    const int64_t slice = n.sizes[static_cast<size_t>(d)];
-    const bool whole = surely_equal(size, Dim(slice));
-    if (slice < 0 || (size.is_static() && slice > size.value()))
-      return wrong(call, fmt::format("slice size {} of dimension {}, which is {}", slice, d, to_string(size)));
-    if ((has(n.collapsed, d) || has(n.batching, d)) && slice != 1)
-      return wrong(call, fmt::format("slice size {} of dimension {}, which goes: it must be 1", slice, d));
-    if (has(n.batching, d) && (has(n.map, d) || has(n.collapsed, d)))
-      return wrong(call, fmt::format("dimension {} is used twice", d));
-    // A window as large as the dimension starts at 0 whatever the index says.
-    const bool indexed = has(n.map, d) && !whole;
-    if (indexed && slice != 1)
-      return refused(
-          call,
-          fmt::format("a window of {} along dimension {}, which is indexed, is not supported; supported are 1 and all",
-                      slice, d));
-    if ((indexed || has(n.batching, d)) && !size.is_static())
-      return refused(call, fmt::format("dimension {} is indexed and must have a static size", d));
-    if (!indexed && !has(n.batching, d)) n.others.push_back(d);
-  }
+  HONE_RETURN_IF_ERROR(check_gather(call, &n));
+  for (int64_t d = 0; d < type(n.x).rank(); ++d) HONE_RETURN_IF_ERROR(sort_gather_dimension(call, d, &n));
   for (size_t i = 0; i < n.map.size(); ++i) {
     if (has(n.others, n.map[i])) continue;
     n.indexed.push_back(n.map[i]);
@@ -121,6 +84,57 @@ Result<Importer::GatherNumbers> Importer::gather_numbers(const Call& call) {
     n.columns.push_back(-1);
   }
   return n;
+}
+
+// The lists fit the operands and each other; gives n.batch.
+Status Importer::check_gather(const Call& call, GatherNumbers* n) const {
+  const TensorType &x = type(n->x), &indices = type(n->indices);
+  const int64_t rank = x.rank(), index_rank = indices.rank();
+  if (indices.dtype != DType::kS32) return wrong(call, "indices must be integers");
+  const bool ranges = static_cast<int64_t>(n->sizes.size()) == rank && all_in(n->collapsed, rank) &&
+                      all_in(n->batching, rank) && all_in(n->map, rank) && n->vector_dim >= 0 &&
+                      n->vector_dim <= index_rank && all_in(n->index_batching, index_rank) &&
+                      n->batching.size() == n->index_batching.size() && !has(n->index_batching, n->vector_dim);
+  const auto windows = static_cast<size_t>(rank) - n->collapsed.size() - n->batching.size();
+  if (!ranges || n->offset.size() != windows)
+    return wrong(call, "dimension_numbers and slice_sizes do not fit the operands");
+  const Dim columns = n->vector_dim == index_rank ? Dim(1) : indices.dims[static_cast<size_t>(n->vector_dim)];
+  if (!columns.is_static() || columns.value() != static_cast<int64_t>(n->map.size()))
+    return wrong(call, "start_index_map must have an entry for each index of a vector");
+  for (size_t i = 0; i < n->batching.size(); ++i)
+    if (!surely_equal(x.dims[static_cast<size_t>(n->batching[i])],
+                      indices.dims[static_cast<size_t>(n->index_batching[i])]))
+      return wrong(call, "batching dimensions of operand and indices must have one size");
+  for (int64_t d = 0; d < index_rank; ++d)
+    if (d != n->vector_dim) n->batch.push_back(indices.dims[static_cast<size_t>(d)]);
+  if (!all_in(n->offset, static_cast<int64_t>(n->batch.size() + windows)) ||
+      !std::is_sorted(n->offset.begin(), n->offset.end()))
+    return wrong(call, "offset_dims must ascend within the result");
+  return {};
+}
+
+// Whether dimension d of the operand is indexed, batching, or one of the others.
+Status Importer::sort_gather_dimension(const Call& call, int64_t d, GatherNumbers* n) const {
+  const Dim& size = type(n->x).dims[static_cast<size_t>(d)];
+  const int64_t slice = n->sizes[static_cast<size_t>(d)];
+  const bool whole = surely_equal(size, Dim(slice)), batching = has(n->batching, d);
+  if (slice < 0 || (size.is_static() && slice > size.value()))
+    return wrong(call, fmt::format("slice size {} of dimension {}, which is {}", slice, d, to_string(size)));
+  if ((has(n->collapsed, d) || batching) && slice != 1)
+    return wrong(call, fmt::format("slice size {} of dimension {}, which goes: it must be 1", slice, d));
+  if (batching && (has(n->map, d) || has(n->collapsed, d)))
+    return wrong(call, fmt::format("dimension {} is used twice", d));
+  // A window as large as the dimension starts at 0 whatever the index says.
+  const bool indexed = has(n->map, d) && !whole;
+  if (indexed && slice != 1)
+    return refused(
+        call,
+        fmt::format("a window of {} along dimension {}, which is indexed, is not supported; supported are 1 and all",
+                    slice, d));
+  if ((indexed || batching) && !size.is_static())
+    return refused(call, fmt::format("dimension {} is indexed and must have a static size", d));
+  if (!indexed && !batching) n->others.push_back(d);
+  return {};
 }
 
 // [product of indexed, others..]

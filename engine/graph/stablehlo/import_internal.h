@@ -93,6 +93,8 @@ class Importer {
   // ---- import_gather.cpp ----
   struct GatherNumbers;
   Result<GatherNumbers> gather_numbers(const Call& call);
+  Status check_gather(const Call& call, GatherNumbers* numbers) const;
+  Status sort_gather_dimension(const Call& call, int64_t d, GatherNumbers* numbers) const;
   Result<ValueId> gather_table(const Call& call, GatherNumbers* numbers);
   Result<ValueId> gather_rows(const Call& call, const GatherNumbers& numbers);
   Result<ValueId> index_column(const Call& call, const GatherNumbers& numbers, size_t column);

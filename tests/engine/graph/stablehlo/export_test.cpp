@@ -382,6 +382,17 @@ TEST(StablehloExport, ACacheThatSomethingElseReadsIsRefused) {
   EXPECT_THAT(std::string(text.status().message()), HasSubstr("e (exp): reads"));
 }
 
+TEST(StablehloExport, NamesThatMlirCannotSpellAreLocations) {
+  Builder b("names");
+  b.output(b.add(OpKind::add, {b.input("0", {kF32, {Dim(2)}}), b.input("layers[1]/w \"q\"", {kF32, {Dim(2)}})}));
+  const std::string text = export_or_throw(finish(b));
+  EXPECT_THAT(text,
+              HasSubstr("@main(%$0: tensor<2xf32> loc(\"0\"), %$1: tensor<2xf32> loc(\"layers[1]/w \\22q\\22\")) ->"));
+  const Graph again = import_or_throw(text);
+  EXPECT_EQ(again.value(again.inputs()[0]).name, "v0");
+  EXPECT_EQ(again.value(again.inputs()[1]).name, "layers_1_w_q");
+}
+
 // ---- the header ----
 
 Graph hinted(std::optional<ScheduleHint> hint, std::map<std::string, std::string> layouts,
