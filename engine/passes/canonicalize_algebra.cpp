@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "engine/graph/infer.h"
 #include "engine/passes/canonicalize_internal.h"
 #include "engine/passes/fold_internal.h"
 #include "engine/passes/match_internal.h"
@@ -122,7 +123,7 @@ class Simplifier {
     if (x == nullptr) return std::nullopt;
     switch (n.op) {
       case OpKind::reshape:
-        if (x->op == OpKind::reshape) return r_.reshape(x->operands[0], type(n.results[0]).dims);
+        if (x->op == OpKind::reshape) return reshaped_twice(n, *x);
         return moved_over_matmul(n, *x);
       case OpKind::transpose:
         if (x->op == OpKind::transpose) return transposed_twice(n, *x);
@@ -144,6 +145,13 @@ class Simplifier {
       default:
         return std::nullopt;
     }
+  }
+
+  // Not where only the shape between says that sizes contradict each other: [4] -> [t, s] -> [].
+  std::optional<ValueId> reshaped_twice(const Node& outer, const Node& inner) {
+    const TensorType &from = type(inner.operands[0]), &to = type(outer.results[0]);
+    if (!graph::infer_types({OpKind::reshape, {&from, 1}, outer.attributes, &to, {}}).ok()) return std::nullopt;
+    return r_.reshape(inner.operands[0], to.dims);
   }
 
   // reshape(matmul(reshape(x), w)), which collapses leading dimensions and restores them.

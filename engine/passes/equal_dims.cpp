@@ -47,6 +47,7 @@ Status EqualDims::equate(const Dim& one, const Dim& other, const std::string& wh
   int64_t factor = 0, best = -1;
   for (const auto& [symbol, f] : difference.terms()) {
     if ((f != 1 && f != -1) || symbol == position_) continue;
+    if (difference.uses(position_) && resolve(tokens_).uses(symbol)) continue;
     const auto declared =
         std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == symbol; });
     const int64_t rank = is_fresh(symbol) ? std::numeric_limits<int64_t>::max() : declared - symbols_.begin();

@@ -14,9 +14,10 @@ namespace hone::passes {
 class EqualDims {
  public:
   // `symbols` are those of the graph: a declared one that is replaced leaves the list and its bounds go to what
-  // replaces it. `position` is never replaced.
-  EqualDims(std::vector<graph::Symbol>& symbols, std::string position)
-      : symbols_(symbols), position_(std::move(position)) {}
+  // replaces it. `position` is never replaced, and no symbol of `tokens` by what uses it: a call cannot depend on how
+  // many tokens went before.
+  EqualDims(std::vector<graph::Symbol>& symbols, std::string position, graph::Dim tokens)
+      : symbols_(symbols), position_(std::move(position)), tokens_(std::move(tokens)) {}
 
   // A size of its own, about which nothing is known.
   graph::Dim fresh();
@@ -42,6 +43,7 @@ class EqualDims {
 
   std::vector<graph::Symbol>& symbols_;
   std::string position_;
+  graph::Dim tokens_;
   std::map<std::string, graph::Dim> replaced_;
   std::vector<Guard> guards_;
   int next_ = 0;

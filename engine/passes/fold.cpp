@@ -164,12 +164,13 @@ std::optional<Constant> fold(const Graph& g, const Node& n, const FoldLimits& li
   const TensorType& type = g.value(n.results[0]).type;
   if (!type.is_static() || (n.operands.empty() && n.op != OpKind::iota)) return std::nullopt;
   bool splats = !n.operands.empty();
-  int64_t largest = type.elements();
+  const int64_t largest = type.elements();
+  int64_t stored = 0;
   for (const graph::ValueId v : n.operands) {
     const Constant* c = g.constant(v);
     if (c == nullptr) return std::nullopt;
     splats &= c->splat || c->type.elements() == 1;
-    largest = std::max(largest, c->splat ? 1 : c->type.elements());
+    stored += c->splat ? 1 : c->type.elements();
   }
   if (n.op == OpKind::reshape) return retyped(*g.constant(n.operands[0]), type);
   if (splats && (n.op == OpKind::broadcast || n.op == OpKind::transpose || n.op == OpKind::slice))
@@ -179,14 +180,15 @@ std::optional<Constant> fold(const Graph& g, const Node& n, const FoldLimits& li
     return c ? std::optional(one_element(*c, type)) : std::nullopt;
   }
   if (moves(n.op)) {
-    if (largest > limits.moved) return std::nullopt;
+    // Splats may be made of nothing and fill any memory.
+    if (largest > limits.moved || largest > std::max(stored, limits.computed)) return std::nullopt;
     if (n.op == OpKind::concatenate) return concatenated(g, n, type);
     const Constant& c = *g.constant(n.operands[0]);
     return n.op == OpKind::transpose ? transposed(n, c, type) : sliced(n, c, type);
   }
   // A row that is repeated is read as a row.
   if (n.op == OpKind::broadcast && type.elements() > g.constant(n.operands[0])->type.elements()) return std::nullopt;
-  return largest > limits.computed ? std::nullopt : computed(g, n, type, false);
+  return std::max(largest, stored) > limits.computed ? std::nullopt : computed(g, n, type, false);
 }
 
 }  // namespace hone::passes

@@ -26,7 +26,7 @@ using graph::ValueId;
 
 class Inference {
  public:
-  explicit Inference(Compilation& c) : c_(c), g_(c.graph), equal_(g_.symbols, g_.position) {}
+  explicit Inference(Compilation& c) : c_(c), g_(c.graph), equal_(g_.symbols, g_.position, g_.tokens) {}
 
   Status run() {
     open_unknown();

@@ -91,6 +91,15 @@ TEST(PassesSpecializeConstants, AFactorGoesIntoTheWeightsWhereEveryBitStays) {
   EXPECT_EQ(count(scaled(std::ldexp(1, -126)), OpKind::mul), 1) << "weights would be subnormal";
 }
 
+TEST(PassesSpecializeConstants, SplatsAreNotWrittenOut) {
+  Exported e;
+  const ValueId half = e.constant(graph::Constant::splat_f32({DType::kF32, {int64_t{1} << 37}}, 1));
+  e.output(e.add(OpKind::concatenate, {half, half}, {{"axis", int64_t{0}}}));
+  Compilation c = e.compilation();
+  ASSERT_TRUE(specialize_constants(c).ok());
+  EXPECT_EQ(count(c, OpKind::concatenate), 1);
+}
+
 TEST(PassesSpecializeConstants, WhatCallersGiveIsNotTouched) {
   const Compilation c = specialized([](Exported& e) {
     const ValueId w = e.f32("w", {4, 8});
