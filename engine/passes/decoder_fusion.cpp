@@ -183,10 +183,10 @@ class Fusion {
     std::vector<ValueId> parts;
     for (const ValueId v : {gate, up})
       parts.push_back(r_.reshape(r_.constant(*g_.constant(v), g_.value(v).name), grouped));
-    const ValueId joined = r_.add(OpKind::concatenate, parts, {{"axis", static_cast<int64_t>(axis) + 1}}, name);
+    const ValueId joined = r_.add(OpKind::concatenate, parts, {{"axis", static_cast<int64_t>(axis) + 1}});
     Shape flat = dims;
     flat[axis] = 2 * columns;
-    return r_.reshape(joined, flat);
+    return r_.add_typed(OpKind::reshape, {joined}, {}, {DType::kF32, std::move(flat)}, name);
   }
 
   void interleave(NodeId swiglu, const Node& gate, const Node& up) {

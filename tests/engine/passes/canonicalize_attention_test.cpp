@@ -247,6 +247,54 @@ TEST(PassesCanonicalizeAttention, WhatIsNoAttentionSaysWhy) {
               HasSubstr(""));
 }
 
+TEST(PassesCanonicalizeAttention, OneHeadOfKeysForAllOfQueries) {
+  for (const int64_t b : {int64_t{1}, int64_t{2}}) {
+    SCOPED_TRACE(b);
+    Exported e;
+    const ValueId q = e.f32("q", {b, kS, kH, kD}), k = e.f32("k", {b, kT, kD}), v = e.f32("v", {b, kT, kD});
+    const ValueId scores = e.transpose(e.dot(q, k, {0}, {0}, {3}, {2}), {0, 2, 1, 3});  // [b, h, s, t]
+    const ValueId p = e.softmax_rows(hide(e, scores, seen(e, kS, kT, kT - kS), -1e30));
+    const Compilation c = canonical(e, e.transpose(e.dot(p, v, {0}, {0}, {3}, {1}), {0, 2, 1, 3}));
+    ASSERT_EQ(count(c, OpKind::attention), 1) << print(c);
+    EXPECT_TRUE(first(c, OpKind::attention)->flag("causal"));
+    EXPECT_EQ(count(c, OpKind::softmax), 0);
+  }
+}
+
+TEST(PassesCanonicalizeAttention, GroupedHeadsOfOneRow) {
+  Exported e;
+  const ValueId q = e.f32("q", {1, 1, kH, kD}), k = e.f32("k", {1, kT, kG, kD}), v = e.f32("v", {1, kT, kG, kD});
+  const ValueId grouped = e.transpose(e.reshape(q, {1, 1, kG, kH / kG, kD}), {0, 2, 3, 1, 4});  // [b, g, r, s, d]
+  const ValueId scores = e.dot(grouped, k, {0, 1}, {0, 2}, {4}, {3});
+  const ValueId p = e.softmax_rows(hide(e, scores, seen(e, 1, kT, kT - 1), -1e30));
+  const ValueId o = e.dot(p, v, {0, 1}, {0, 2}, {4}, {1});  // [b, g, r, s, d]
+  const Compilation c = canonical(e, e.reshape(e.transpose(o, {0, 3, 1, 2, 4}), {1, 1, kH * kD}));
+  ASSERT_EQ(count(c, OpKind::attention), 1) << print(c);
+  EXPECT_EQ(to_string(c.graph.value(first(c, OpKind::attention)->results[0]).type), "f32[1, 4, 8]");
+}
+
+TEST(PassesCanonicalizeAttention, RepeatedHeadsBeforeATranspose) {
+  Exported e;
+  const ValueId q = e.f32("q", {kB, kH, kS, kD}), k = e.f32("k", {kB, kG, kT, kD}), v = e.f32("v", {kB, kG, kT, kD});
+  const auto repeat = [&](ValueId x) {
+    return e.reshape(e.broadcast(x, {0, 1, 3, 4}, {kB, kG, 2, kT, kD}), {kB, kH, kT, kD});
+  };
+  const ValueId scores = e.dot(q, e.transpose(repeat(k), {0, 1, 3, 2}), {0, 1}, {0, 1}, {3}, {2});
+  const Compilation c = canonical(e, e.dot(e.softmax_rows(scores), repeat(v), {0, 1}, {0, 1}, {3}, {2}));
+  ASSERT_EQ(count(c, OpKind::attention), 1) << print(c);
+  EXPECT_EQ(count(c, OpKind::broadcast), 0) << print(c);
+}
+
+TEST(PassesCanonicalizeAttention, ASecondRunChangesNothing) {
+  Exported e;
+  const ValueId q = e.f32("q", {kS, kH, kD}), k = e.f32("k", {kT, kH, kD}), v = e.f32("v", {kT, kH, kD});
+  Compilation c = canonical(e, e.dot(e.softmax_rows(e.dot(q, k, {1}, {1}, {2}, {2})), v, {0}, {1}, {2}, {0}));
+  const size_t nodes = c.graph.order().size(), notes = c.notes.size();
+  ASSERT_TRUE(canonicalize(c).ok());
+  EXPECT_EQ(c.graph.order().size(), nodes);
+  EXPECT_EQ(c.notes.size(), notes);
+}
+
 TEST(PassesCanonicalizeAttention, SymbolicSizes) {
   Exported e;
   e.symbol({.name = "s", .min = 1, .max = 64});

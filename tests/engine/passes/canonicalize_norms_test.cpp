@@ -135,6 +135,17 @@ TEST(PassesCanonicalizeNorms, Softmax) {
   EXPECT_EQ(count(c, OpKind::softmax), 1);
 }
 
+TEST(PassesCanonicalizeNorms, SoftmaxWithAFiniteMaximumAndAReciprocal) {
+  Exported e;
+  const ValueId x = e.f32("x", {6, 24});
+  const ValueId top = e.row(x, "max"), zero = e.fill(0, {6});
+  const ValueId finite = e.compare("NE", e.un(OpKind::abs, top), e.fill(INFINITY, {6}));
+  const ValueId exp = e.un(OpKind::exp, e.bin(OpKind::sub, x, e.spread(e.keep(e.select(finite, top, zero), x), x)));
+  const ValueId sum = e.row(exp, "sum");
+  const Compilation c = canonical(e, e.mul(exp, e.spread(e.keep(e.bin(OpKind::div, e.fill(1, {6}), sum), x), x)));
+  EXPECT_EQ(count(c, OpKind::softmax), 1) << print(c);
+}
+
 TEST(PassesCanonicalizeNorms, WhatIsNoSoftmax) {
   {
     Exported e;  // down the columns of a square
