@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "engine/base/printable.h"
+#include "engine/graph/infer.h"
 #include "engine/graph/stablehlo/export_internal.h"
 
 namespace hone::graph::stablehlo {
@@ -59,6 +60,12 @@ std::string hint_text(const ScheduleHint& hint) {
 }  // namespace
 
 Result<std::string> Exporter::run() {
+  for (const auto& [name, size] : options_.sizes) {
+    const Symbol* symbol = graph_.find_symbol(name);
+    if (symbol != nullptr && (size < symbol->min || size > symbol->max || size % symbol->multiple_of != 0))
+      return invalid_argument(fmt::format("{} = {}: it must be in {}..{} and a multiple of {}", name, size, symbol->min,
+                                          symbol->max, symbol->multiple_of));
+  }
   if (!graph_.position.empty() && options_.sizes.contains(graph_.position))
     return invalid_argument(
         fmt::format("the position {} is an argument of the export and can have no size", graph_.position));
@@ -201,10 +208,22 @@ Status Exporter::node(const Node& n) {
   return {};
 }
 
+// Rules that symbols leave to the call, such as a reshape of [s, 4] to [8], are judged where sizes are given.
+Status Exporter::check_sizes(const Node& n, const std::vector<Ref>& x) const {
+  std::vector<TensorType> operand_types;
+  for (const Ref& ref : x) operand_types.push_back(ref.type);
+  HONE_ASSIGN_OR_RETURN(const TensorType wanted, sized(graph_.value(n.results[0]).type, n.name));
+  const Result<std::vector<TensorType>> types = infer_types(
+      {.op = n.op, .operands = operand_types, .attributes = n.attributes, .wanted = &wanted, .position = Dim()});
+  if (types.ok() || n.op == OpKind::constant) return {};
+  return invalid_argument(fmt::format("{}: with these sizes {}", n.name, types.status().message()));
+}
+
 Status Exporter::primitive(const Node& n) {
   HONE_ASSIGN_OR_RETURN(const std::vector<Ref> x, operands(n));
   for (const ValueId v : n.results)
     HONE_RETURN_IF_ERROR(sized(graph_.value(v).type, fmt::format("{} ({})", n.name, op_info(n.op).name)).status());
+  if (!options_.sizes.empty()) HONE_RETURN_IF_ERROR(check_sizes(n, x));
   if (n.op <= OpKind::select) return elements(n, x);
   if (n.op <= OpKind::dynamic_update_slice) return shapes(n, x);
   if (n.op <= OpKind::top_k) return sums(n, x);

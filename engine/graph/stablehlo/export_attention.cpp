@@ -40,6 +40,10 @@ Status Exporter::attention(const Node& n) {
               .s = given[0].ref.dim(-3),
               .t = given[1].ref.dim(-3),
               .keys = {}};
+  if (!given[1].rows && !given[2].rows) {
+    HONE_ASSIGN_OR_RETURN(const std::vector<Ref> all, operands(n));
+    if (!options_.sizes.empty()) HONE_RETURN_IF_ERROR(check_sizes(n, all));
+  }
   if (given[1].rows.has_value() != given[2].rows.has_value())
     return refuse(n, "reads a cache as one of keys and values only");
   a.cached = given[1].rows.has_value();

@@ -32,6 +32,7 @@ class Exporter {
   Status node(const Node& node);
   void name_line(const Node& node);
   Status primitive(const Node& node);
+  Status check_sizes(const Node& node, const std::vector<Ref>& x) const;
   Result<TensorType> sized(const TensorType& type, std::string_view what) const;
   Dim sized(Dim dim) const;
   Status refuse(const Node& node, std::string_view what) const;

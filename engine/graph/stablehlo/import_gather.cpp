@@ -125,7 +125,7 @@ Status Importer::sort_gather_dimension(const Call& call, int64_t d, GatherNumber
   if (batching && (has(n->map, d) || has(n->collapsed, d)))
     return wrong(call, fmt::format("dimension {} is used twice", d));
   // A window as large as the dimension starts at 0 whatever the index says.
-  const bool indexed = has(n->map, d) && !whole;
+  const bool indexed = has(n->map, d) && (!whole || slice == 1);
   if (indexed && slice != 1)
     return refused(
         call,

@@ -261,8 +261,9 @@ TEST(StablehloExport, HeadsThatAreNoMultipleAreRefused) {
   const Graph graph = finish(b);
   const Result<std::string> text = export_stablehlo(graph, {.sizes = {{"h", 6}}});
   ASSERT_FALSE(text.ok());
-  EXPECT_THAT(std::string(text.status().message()),
-              HasSubstr("attn (attention): 6 heads of q are no multiple of the 4 of k and v"));
+  EXPECT_THAT(
+      std::string(text.status().message()),
+      HasSubstr("attn: with these sizes attention: q has 6 heads, which must be a multiple of the 4 of k and v"));
   EXPECT_TRUE(export_stablehlo(graph, {.sizes = {{"h", 8}}}).ok());
 }
 
