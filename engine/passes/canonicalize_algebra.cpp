@@ -59,8 +59,9 @@ class Simplifier {
     if (const auto v = same_value(n)) return become(id, *v);
     r_.before(id);
     if (const auto v = shorter(n)) return become(id, *v);
-    const bool scalar_iota = n.op == OpKind::iota;  // patterns look for it
-    if (!scalar_iota && n.results.size() == 1)
+    // Patterns look for an iota, and for the rows of a table that are read.
+    const bool looked_for = n.op == OpKind::iota || (n.op == OpKind::slice && !uniform(g_, n.operands[0]));
+    if (!looked_for && n.results.size() == 1)
       if (auto c = fold(g_, n, kSmall)) return become(id, r_.constant(*std::move(c), n.name));
     unify(id);
   }

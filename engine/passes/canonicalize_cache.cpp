@@ -242,7 +242,8 @@ class Caches {
     const Node n = g_.node(id);
     const auto a = affine(g_, whole(g_, n.operands[2]));
     const bool one_row = dims(n.operands[2])[0] == Dim(1);
-    if (!a || a->scalars != std::map<ValueId, int64_t>{{position_, 1}}) return;
+    if (!a || a->scalars.size() != 1 || a->scalars.begin()->second != 1) return;
+    if (index_of(a->scalars.begin()->first) != position_) return;
     if (one_row ? !a->axes.empty() : a->axes != std::map<int, int64_t>{{0, 1}}) return;
     graph::Attributes attributes = n.attributes;
     attributes["offset"] = Dim::symbol(g_.position) + Dim(a->constant);

@@ -4,13 +4,14 @@
 //   join(x1 c - x2 s, x2 c + x1 s)  c and s of d / 2 columns
 //
 // join puts halves one after the other ("half") or element by element ("interleaved"). c = cos(a), s = sin(a) and
-// a[r, j] = position[r] * inv_freq[j].
+// a[r, j] = position[r] * inv_freq[j]; or both are rows of tables, from which inv_freq is found again.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "engine/passes/canonicalize_internal.h"
 #include "engine/passes/match_internal.h"
+#include "engine/passes/rope_frequencies_internal.h"
 
 namespace hone::passes {
 namespace {
@@ -39,6 +40,9 @@ struct Angle {
   ValueId positions = -1;    // s32, an element for each row; -1: offset + row
   int64_t offset = 0;
   int axis = -1;  // of x, along which positions run; -1: there is one row
+  // Of tables, in the place of frequencies: rows from `offset`, those of `positions`, or from `start` on, a scalar.
+  ValueId table = -1, start = -1;
+  TableColumns columns = TableColumns::kOnce;
   bool operator==(const Angle&) const = default;
 };
 
@@ -176,7 +180,37 @@ class Ropes {
         break;
       }
     }
-    return found && !spread ? product_of(view, type(v).rank() - 1) : std::nullopt;
+    const int last = type(v).rank() - 1;
+    if (found) return spread ? std::nullopt : product_of(view, last);
+    const TableColumns twice = style == Style::kHalf ? TableColumns::kHalvesTwice : TableColumns::kPairsTwice;
+    return table_of(view, last, spread ? twice : TableColumns::kOnce);
+  }
+
+  // Rows of a constant: all of them, a slice, or those that are looked up.
+  std::optional<Angle> table_of(const View& view, int last, TableColumns columns) const {
+    Angle angle;
+    angle.columns = columns;
+    const Node* n = g_.definition(view.value);
+    const int rank = type(view.value).rank();
+    if (n == nullptr || rank < 2 || view.axes.back() != last) return std::nullopt;
+    for (int i = 0; i + 1 < rank; ++i) {
+      if (dims(view.value)[static_cast<size_t>(i)] == Dim(1)) continue;
+      if (angle.axis >= 0) return std::nullopt;
+      angle.axis = view.axes[static_cast<size_t>(i)];
+    }
+    angle.table = n->op == OpKind::constant ? view.value : n->operands[0];
+    if (g_.constant(angle.table) == nullptr || type(angle.table).rank() != 2) return std::nullopt;
+    if (n->op == OpKind::gather) {
+      angle.positions = n->operands[1];
+    } else if (n->op == OpKind::slice && n->integers("stride").empty() && n->integers("start")[1] == 0 &&
+               dims(view.value)[1] == dims(angle.table)[1]) {
+      angle.offset = n->integers("start")[0];
+    } else if (n->op == OpKind::dynamic_slice && dims(view.value)[1] == dims(angle.table)[1]) {
+      angle.start = n->operands[1];
+    } else if (n->op != OpKind::constant) {
+      return std::nullopt;
+    }
+    return angle;
   }
   // join(a, a) -> a
   bool twice(View& view, Style style) const {
@@ -338,8 +372,12 @@ class Ropes {
 
   // ---- the op ----
 
-  bool become(NodeId id, ValueId x, const std::optional<Angle>& c, const std::optional<Angle>& s, Style style) {
+  bool become(NodeId id, ValueId x, std::optional<Angle> c, std::optional<Angle> s, Style style) {
     const std::string name = g_.node(id).name;
+    if (c && s && c->table >= 0 && s->table >= 0 && !read_tables(id, *c, *s)) {
+      r_.note(name, "not rope", "its tables are not cos and sin of row times frequency");
+      return false;
+    }
     if (!c || !s || !(*c == *s)) {
       r_.note(name, "not rope",
               c && s ? "cos and sin are of different angles"
@@ -364,6 +402,24 @@ class Ropes {
     return true;
   }
 
+  // Both become angles with frequencies.
+  bool read_tables(NodeId id, Angle& c, Angle& s) {
+    const auto found = frequencies_of(*g_.constant(c.table), *g_.constant(s.table), c.columns);
+    if (!found || c.columns != s.columns) return false;
+    const TensorType vector{DType::kF32, {Dim(static_cast<int64_t>(found->size()))}};
+    r_.before(id);
+    c.frequencies = s.frequencies = r_.constant(graph::Constant::f32(vector, *found), "inv_freq");
+    c.table = s.table = -1;
+    return true;
+  }
+  // start, start + 1, .., one for each row.
+  ValueId positions_from(ValueId start, const Dim& rows) {
+    const TensorType vector{DType::kS32, {rows}};
+    const ValueId first = r_.add_typed(OpKind::broadcast, {start}, {{"dims", std::vector<int64_t>{}}}, vector);
+    if (rows == Dim(1)) return first;
+    return r_.add(OpKind::add, {first, r_.add_typed(OpKind::iota, {}, {{"axis", int64_t{0}}}, vector)});
+  }
+
   void build(NodeId id, ValueId x, const Angle& angle, Style style, bool heads_first) {
     r_.before(id);
     const std::string name = g_.node(id).name;
@@ -380,7 +436,9 @@ class Ropes {
     const Dim rows = dims(x)[dims(x).size() - 3], half = *Dim::divide(dims(x).back(), 2);
     std::vector<ValueId> operands = {x, r_.reshape(angle.frequencies, {half})};
     graph::Attributes attributes = {{"style", std::string(style == Style::kHalf ? "half" : "interleaved")}};
-    if (angle.positions >= 0) {
+    if (angle.start >= 0) {
+      operands.push_back(positions_from(angle.start, rows));
+    } else if (angle.positions >= 0) {
       operands.push_back(r_.reshape(angle.positions, {rows}));
     } else {
       attributes["offset"] = Dim(angle.offset);

@@ -156,6 +156,62 @@ TEST(PassesCanonicalizeRope, EachAngleTwiceForInterleavedPairs) {
   EXPECT_EQ(first(r, OpKind::rope)->text("style"), "interleaved");
 }
 
+// cos or sin of [rows, columns] of f32 angles; each angle twice, as `style` says, or once ('1').
+ValueId table(Exported& e, bool sine, int64_t rows, char style, float wrong = 0) {
+  std::vector<float> all;
+  const int64_t columns = style == '1' ? kD / 2 : kD;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t k = style == 'h' ? j % (kD / 2) : style == 'i' ? j / 2 : j;
+      const float f = std::pow(10000.0f, -2.0f * static_cast<float>(k) / kD);
+      const float angle = static_cast<float>(r) * f;
+      all.push_back((sine ? std::sin(angle) : std::cos(angle)) + (r == rows - 1 ? wrong : 0));
+    }
+  return e.constant(graph::Constant::f32({DType::kF32, {rows, columns}}, all), sine ? "sin" : "cos");
+}
+
+TEST(PassesCanonicalizeRope, RowsOfTables) {
+  for (int form = 0; form < 4; ++form) {
+    SCOPED_TRACE(form);
+    Exported e;
+    const ValueId x = e.f32("x", {kS, kH, kD});
+    const ValueId picks = form == 1 ? e.s32("positions", {kS}) : form == 2 ? e.s32("start", {}) : -1;
+    const auto rows_of = [&](bool sine) {
+      const ValueId t = table(e, sine, form == 0 ? kS : 2048, form == 3 ? 'h' : '1');
+      if (form == 1) return e.gather(t, picks);
+      if (form == 2)
+        return e.add(OpKind::dynamic_slice,
+                     {t, picks, e.constant(graph::Constant::s32({DType::kS32, {}}, std::vector<int32_t>{0}))},
+                     {{"sizes", Axes{kS, kD / 2}}});
+      if (form == 3) return e.add(OpKind::slice, {t}, {{"start", Axes{3, 0}}, {"limit", Axes{3 + kS, -1}}});
+      return t;
+    };
+    ValueId y;
+    if (form == 3) {
+      const Shape all = {kS, kH, kD};
+      y = rotate_half(e, x, e.broadcast(rows_of(false), {0, 2}, all), e.broadcast(rows_of(true), {0, 2}, all));
+    } else {
+      const Shape half = {kS, kH, kD / 2};
+      y = halves(e, x, e.broadcast(rows_of(false), {0, 2}, half), e.broadcast(rows_of(true), {0, 2}, half));
+    }
+    const Compilation c = canonical(e, y);
+    ASSERT_EQ(count(c, OpKind::rope), 1) << print(c);
+    EXPECT_EQ(first(c, OpKind::rope)->operands.size(), form == 1 || form == 2 ? 3u : 2u);
+    EXPECT_EQ(first(c, OpKind::rope)->dim("offset").value_or(Dim(0)), Dim(form == 3 ? 3 : 0));
+  }
+}
+
+TEST(PassesCanonicalizeRope, TablesOfSomethingElseStayTables) {
+  Exported e;
+  const ValueId x = e.f32("x", {kS, kH, kD});
+  const Shape half = {kS, kH, kD / 2};
+  const ValueId y = halves(e, x, e.broadcast(table(e, false, kS, '1', 1e-4f), {0, 2}, half),
+                           e.broadcast(table(e, true, kS, '1'), {0, 2}, half));
+  const Compilation c = canonical(e, y);
+  EXPECT_EQ(count(c, OpKind::rope), 0);
+  EXPECT_THAT(note(c, "not rope"), HasSubstr("its tables are not cos and sin"));
+}
+
 TEST(PassesCanonicalizeRope, WhatIsNoRope) {
   const Shape half = {kS, kH, kD / 2};
   const auto reason = [&](int form) {
