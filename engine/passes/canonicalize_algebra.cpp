@@ -214,7 +214,7 @@ class Simplifier {
 
   std::optional<ValueId> simpler_broadcast(const Node& n, const Node& x) {
     const auto dims = n.integers("dims");
-    const TensorType &from = type(n.operands[0]), &to = type(n.results[0]);
+    const TensorType from = type(n.operands[0]), to = type(n.results[0]);
     if (x.op == OpKind::broadcast) {
       std::vector<int64_t> merged;
       for (const int64_t axis : x.integers("dims")) merged.push_back(dims[static_cast<size_t>(axis)]);

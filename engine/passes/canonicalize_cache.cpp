@@ -216,7 +216,7 @@ class Caches {
   }
 
   // The name of the input goes to the state, once it is gone: until then the graph would make it another.
-  ValueId appended(const Cache& c, const Shape& read) {
+  ValueId appended(const Cache& c, Shape read) {
     std::vector<int64_t> perm = c.order;
     const ValueId rows = r_.reshape(r_.transpose(c.update, perm), {Dim(tokens_), read[1], read[2]});
     const ValueId state = g_.add_state(g_.value(c.input).name + "_state", {DType::kF32, read});
