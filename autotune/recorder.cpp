@@ -48,10 +48,6 @@ std::string repeat_command(const std::string& problem, const Candidate& c, const
                      op::to_string(c.program), c.codegen, c.threads, cache_mode, static_cast<uint64_t>(seed));
 }
 
-std::string Recorder::repeat_command(int candidate) const {
-  return autotune::repeat_command(key_.text, candidates_[static_cast<size_t>(candidate)], info_.cache_mode, info_.seed);
-}
-
 void Recorder::begin(const Machine& machine, const db::RunInfo& info) {
   info_ = info;
   const Result<int64_t> id = store_.begin_run(machine_record(machine), build_record(), info);
@@ -75,8 +71,7 @@ void Recorder::round(std::span<const RoundSample> samples, double spent_seconds)
   std::map<int, std::vector<db::Sample>> by_candidate;
   for (const RoundSample& s : samples) by_candidate[s.candidate].push_back(s.sample);
   std::vector<db::SampleGroup> groups;
-  for (auto& [candidate, list] : by_candidate)
-    groups.push_back({record(candidates_[static_cast<size_t>(candidate)]), std::move(list)});
+  for (auto& [candidate, list] : by_candidate) groups.push_back({naming_.record(candidate), std::move(list)});
   const Status stored = store_.add_round(run_id_, key_, groups, spent_seconds);
   keep(stored);
   if (stored.ok() && !samples.empty())
@@ -88,16 +83,16 @@ void Recorder::round(std::span<const RoundSample> samples, double spent_seconds)
 }
 
 void Recorder::outcome(int candidate, const Prepared& prepared) {
-  const Candidate& c = candidates_[static_cast<size_t>(candidate)];
+  const db::Candidate c = naming_.record(candidate);
   HONE_LOG_EVENT(LogTopic::kTune, "outcome",
                  {{"problem", key_.text},
-                  {"program", op::to_string(c.program)},
+                  {"program", c.program},
                   {"codegen", c.codegen},
                   {"threads", c.threads},
                   {"outcome", db::outcome_name(prepared.outcome)},
                   {"why", prepared.detail}});
   if (!writable()) return;
-  keep(store_.add_outcome(run_id_, key_, record(c), prepared.outcome, prepared.detail, repeat_command(candidate)));
+  keep(store_.add_outcome(run_id_, key_, c, prepared.outcome, prepared.detail, repeat_command(candidate)));
 }
 
 bool Recorder::decision(db::Decision decision) {

@@ -4,6 +4,7 @@
 // the tune goes on. Only a busy store is asked again the next round.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,9 +31,13 @@ std::string repeat_command(const std::string& problem, const Candidate& candidat
 
 class Recorder {
  public:
-  // `candidates` may grow, and must outlive the recorder.
-  Recorder(db::Store& store, const op::Problem& problem, const std::vector<Candidate>& candidates)
-      : store_(store), key_(problem_record(problem)), candidates_(candidates) {}
+  // Whoever owns the candidates says what they are called.
+  struct Naming {
+    std::function<db::Candidate(int candidate)> record;
+    std::function<std::string(int candidate, const db::RunInfo& run)> command;  // repeats it
+  };
+  Recorder(db::Store& store, db::ProblemKey problem, Naming naming)
+      : store_(store), key_(std::move(problem)), naming_(std::move(naming)) {}
 
   void begin(const Machine& machine, const db::RunInfo& info);
   // Goes on with a run of an earlier process, whose cache mode and seed `info` has.
@@ -44,7 +49,7 @@ class Recorder {
   // False when it is not in the store. decision.problem is filled in.
   bool decision(db::Decision decision);
 
-  std::string repeat_command(int candidate) const;
+  std::string repeat_command(int candidate) const { return naming_.command(candidate, info_); }
   int64_t run_id() const { return run_id_; }  // 0: the store takes nothing
   const std::string& not_stored() const { return not_stored_; }
 
@@ -54,7 +59,7 @@ class Recorder {
 
   db::Store& store_;
   db::ProblemKey key_;
-  const std::vector<Candidate>& candidates_;
+  const Naming naming_;
   db::RunInfo info_;
   int64_t run_id_ = 0;
   bool store_failed_ = false;

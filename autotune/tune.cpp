@@ -54,7 +54,12 @@ class Tuning {
         options_(options),
         context_(context),
         text_(op::to_string(problem)),
-        recorder_(context.store, problem, space_.candidates) {}
+        recorder_(context.store, problem_record(problem),
+                  {.record = [this](int c) { return record(candidate(c)); },
+                   .command =
+                       [this](int c, const db::RunInfo& run) {
+                         return repeat_command(text_, candidate(c), run.cache_mode, run.seed);
+                       }}) {}
 
   Result<TuneReport> run() {
     begin_ = clock_.now_ns() - static_cast<int64_t>(options_.spent_seconds * 1e9);

@@ -144,6 +144,26 @@ EngineInfo Engine::State::current_info() const {
   return current;
 }
 
+Result<std::shared_ptr<Engine::State>> Engine::State::with_threads(int threads) const {
+  auto limited = std::make_shared<State>();
+  limited->info = info;
+  limited->info.threads = threads;
+  limited->host = host;
+  limited->target = target;
+  limited->target.threads = threads;
+  limited->decisions = decisions;
+  limited->generators = generators;
+  limited->schedules.set_kind(schedules.kind());
+  for (const std::string& path : current_info().packages) HONE_RETURN_IF_ERROR(limited->load_package(path));
+  return limited;
+}
+
+Result<Engine> EngineAccess::with_threads(const Engine& engine, int threads) {
+  if (threads <= 0 || threads >= engine.state_->target.threads) return engine;
+  HONE_ASSIGN_OR_RETURN(std::shared_ptr<Engine::State> limited, engine.state_->with_threads(threads));
+  return Engine(std::move(limited));
+}
+
 Result<Engine> Engine::create(const EngineOptions& options) {
   return guarded([&] { return create_engine(options); });
 }

@@ -13,6 +13,7 @@ class Schedules {
  public:
   // Before the first get().
   void set_kind(runtime::ScheduleKind kind) { kind_ = kind; }
+  runtime::ScheduleKind kind() const { return kind_; }
 
   // null for one thread: the caller runs inline, through no scheduler at all. Thread safe.
   Result<runtime::Schedule*> get(int threads) {

@@ -36,6 +36,9 @@ class Engine::State {
   std::shared_ptr<const plan::Packages> packages() const;
   EngineInfo current_info() const;
 
+  // An engine like this one, packages included, that plans for at most `threads` threads. It compiles for itself.
+  Result<std::shared_ptr<State>> with_threads(int threads) const;
+
  private:
   mutable std::mutex loading_;  // of the two below
   std::shared_ptr<const plan::Packages> packages_ = std::make_shared<plan::Packages>();
@@ -45,6 +48,8 @@ class Engine::State {
 
 // For code of the engine that prepares an op of its own.
 struct EngineAccess {
+  // `engine` itself where it has no more threads than that, or `threads` is 0.
+  static Result<Engine> with_threads(const Engine& engine, int threads);
   static const std::shared_ptr<Engine::State>& state(const Engine& engine) { return engine.state_; }
 };
 

@@ -69,7 +69,11 @@ struct Bench {
                      .candidates;
     file = std::filesystem::temp_directory_path() / ("hone_isolation_bench_" + std::to_string(getpid()) + ".db");
     HONE_ASSIGN_OR_RETURN(store, db::open({.path = file.string()}));
-    recorder = std::make_unique<autotune::Recorder>(*store, problem, candidates);
+    recorder = std::make_unique<autotune::Recorder>(
+        *store, autotune::problem_record(problem),
+        autotune::Recorder::Naming{
+            .record = [this](int c) { return autotune::record(candidates[static_cast<size_t>(c)]); },
+            .command = [](int, const db::RunInfo&) { return std::string(); }});
     recorder->begin(this_machine(), {.seed = 1, .cache_mode = cold ? "cold" : "warm", .settings = "{}"});
     HONE_ASSIGN_OR_RETURN(child, Child::start({HONE_BINARY, {"tune-worker"}}));
     Message hello;

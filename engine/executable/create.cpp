@@ -150,6 +150,7 @@ Status describe_guards(const Preparation& p, ExecutablePlan::Impl& plan) {
 
 Result<std::shared_ptr<ExecutablePlan::Impl>> make(const Engine& engine, passes::Compilation compilation,
                                                    const PlanOptions& options) {
+  if (compilation.stand_ins) return invalid_argument("the graph was compiled without its weights");
   HONE_RETURN_IF_ERROR(passes::check_memory(compilation));
   auto plan = std::make_shared<ExecutablePlan::Impl>(engine);
   Preparation p(engine, compilation, options);
@@ -186,7 +187,8 @@ Result<std::shared_ptr<ExecutablePlan::Impl>> make(const Engine& engine, passes:
 Result<ExecutablePlan> ExecutablePlan::create(const Engine& engine, passes::Compilation compilation,
                                               const PlanOptions& options) {
   return guarded([&]() -> Result<ExecutablePlan> {
-    HONE_ASSIGN_OR_RETURN(std::shared_ptr<Impl> impl, make(engine, std::move(compilation), options));
+    HONE_ASSIGN_OR_RETURN(const Engine limited, EngineAccess::with_threads(engine, compilation.policy.threads));
+    HONE_ASSIGN_OR_RETURN(std::shared_ptr<Impl> impl, make(limited, std::move(compilation), options));
     return ExecutablePlan(std::move(impl));
   });
 }

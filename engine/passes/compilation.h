@@ -80,6 +80,9 @@ struct MemoryPlan {
 struct Compilation {
   graph::Graph graph;
   PlanPolicy policy;
+  // Large constants are one value each, in the place of weights (policy_space.h): passes find the shapes of a plan
+  // without moving its weights. No plan is made from it.
+  bool stand_ins = false;
   std::vector<Guard> guards;                       // shape_inference
   std::map<graph::ValueId, Layout> layouts;        // layout_planning; a value without one is dense
   std::vector<Dispatch> dispatches;                // form_dispatches

@@ -180,6 +180,7 @@ std::optional<Constant> fold(const Graph& g, const Node& n, const FoldLimits& li
     return c ? std::optional(one_element(*c, type)) : std::nullopt;
   }
   if (moves(n.op)) {
+    if (splats && limits.stand_ins) return one_element(*g.constant(n.operands[0]), type);
     // Splats may be made of nothing and fill any memory.
     if (largest > limits.moved || largest > std::max(stored, limits.computed)) return std::nullopt;
     if (n.op == OpKind::concatenate) return concatenated(g, n, type);

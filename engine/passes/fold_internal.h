@@ -10,8 +10,9 @@
 namespace hone::passes {
 
 struct FoldLimits {
-  int64_t computed;  // elements of results that are computed
-  int64_t moved;     // of results that are copies of elements (transpose, concatenate, slice)
+  int64_t computed;        // elements of results that are computed
+  int64_t moved;           // of results that are copies of elements (transpose, concatenate, slice)
+  bool stand_ins = false;  // what moves elements of splats gives the first of them: Compilation::stand_ins
 };
 
 // What the node gives, where all that it reads is constant (iota reads nothing) and the limits allow it.

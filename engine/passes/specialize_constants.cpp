@@ -23,7 +23,7 @@ constexpr int64_t kWorthANote = 4096;
 
 class Specialization {
  public:
-  explicit Specialization(Compilation& c) : r_(c, "specialize_constants"), g_(c.graph) {}
+  explicit Specialization(Compilation& c) : r_(c, "specialize_constants"), g_(c.graph), stand_ins_(c.stand_ins) {}
 
   Status run() {
     const std::vector<NodeId> order = g_.order();
@@ -42,7 +42,9 @@ class Specialization {
   void fold_node(NodeId id) {
     const Node& n = g_.node(id);
     if (n.op == OpKind::iota && grows(n)) return;
-    std::optional<Constant> value = fold(g_, n, kLimits);
+    FoldLimits limits = kLimits;
+    limits.stand_ins = stand_ins_;
+    std::optional<Constant> value = fold(g_, n, limits);
     if (!value) return;
     const int64_t elements = value->splat ? 1 : value->type.elements();
     if (elements >= kWorthANote && n.op != OpKind::reshape) {
@@ -111,6 +113,7 @@ class Specialization {
 
   Rewriter r_;
   graph::Graph& g_;
+  const bool stand_ins_;
   int small_ = 0;
 };
 

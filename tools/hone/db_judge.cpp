@@ -7,7 +7,9 @@
 
 #include "engine/base/env.h"
 #include "engine/base/version.h"
+#include "engine/passes/policy.h"
 #include "engine/plan/resolver.h"
+#include "engine/plan/stored_policy.h"
 #include "jit/codegen.h"
 #include "kernels/op/op.h"
 #include "tools/hone/db.h"
@@ -41,9 +43,12 @@ db::Age age_of(const db::StoredDecision& d) {
   const db::Age engine = age_of_engine(d.build.engine);
   if (engine != db::Age::kThisBuild) return engine;
   const db::Candidate& winner = d.decision.winner;
-  const Result<jit::CodeGenerator*> generator = jit::find_code_generator(winner.codegen);
-  if (!generator.ok()) return db::Age::kOther;
-  const std::string here = (*generator)->version();
+  std::string here(plan::kPlanVersion);
+  if (winner.codegen != plan::kPlanCodegen) {
+    const Result<jit::CodeGenerator*> generator = jit::find_code_generator(winner.codegen);
+    if (!generator.ok()) return db::Age::kOther;
+    here = (*generator)->version();
+  }
   if (winner.codegen_version == here) return db::Age::kThisBuild;
   return numbers(winner.codegen_version) < numbers(here) ? db::Age::kOlder : db::Age::kOther;
 }
@@ -60,6 +65,13 @@ bool emitted_here(const plan::Target& target, Isa isa) {
   return std::any_of(target.codegens.begin(), target.codegens.end(), [&](const plan::CodegenLabel& c) {
     return std::find(c.isas.begin(), c.isas.end(), isa) != c.isas.end();
   });
+}
+
+// A policy is legal on every machine; what may be is that this build has no such word.
+Status usable(const db::Candidate& winner) {
+  if (winner.codegen_version == plan::kPlanVersion) return passes::parse_policy(winner.program).status();
+  return unsupported(
+      fmt::format("policies of version {}, this build has {}", winner.codegen_version, plan::kPlanVersion));
 }
 
 }  // namespace
@@ -83,6 +95,10 @@ Result<Judge> Judge::make(const std::vector<db::StoredDecision>& decisions) {
     for (const db::StoredDecision& d : decisions) {
       if (!seen.insert(d.decision.problem.text).second) continue;
       const Result<op::Problem> problem = op::parse_problem(d.decision.problem.text);
+      if (const Result<plan::GraphCall> call = plan::parse_graph_call(d.decision.problem.text); call.ok()) {
+        const plan::StoredPolicy policy = plan::stored_policy(*call, target, known, usable);
+        if (policy.decision != 0) state->in_use.insert(policy.decision);
+      }
       if (!problem.ok()) continue;
       // Whoever allows more classes, or one of them, uses others.
       for (const std::string& numerics : classes_of(decisions, d.decision.problem.text)) {
@@ -98,6 +114,10 @@ Result<Judge> Judge::make(const std::vector<db::StoredDecision>& decisions) {
 
 db::Worth Judge::worth(const db::StoredDecision& d) const {
   db::Worth worth{.age = age_of(d), .in_use = state_->in_use.contains(d.id)};
+  if (plan::parse_graph_call(d.decision.problem.text).ok()) {
+    worth.why_not = usable(d.decision.winner).message();
+    return worth;
+  }
   // A newer version may read what this one cannot.
   const bool final = age_of_engine(d.build.engine) != db::Age::kOther;
   const Result<op::Problem> problem = op::parse_problem(d.decision.problem.text);
