@@ -1,8 +1,9 @@
 // Writes operations in pretty form, one line each, with the types that follow from the operands. A shape that is not
 // static becomes an operand: a vector of sizes, computed from dimensions of inputs.
 //
-// Every method gives the value that the line defines. What a type cannot say in StableHLO is a Status that the emitter
-// keeps (status()); lines after it are of no use.
+// Every method gives the value that the line defines. A call has one argument that writes a line at most, so that the
+// text does not depend on the order in which a compiler evaluates them. What a type cannot say in StableHLO is a Status
+// that the emitter keeps (status()); lines after it are of no use.
 #pragma once
 
 #include <map>

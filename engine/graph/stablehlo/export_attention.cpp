@@ -117,7 +117,8 @@ Ref Exporter::visible(const Attention& a) {
 Ref Exporter::masked(const Attention& a, Ref scores) {
   const Shape& shape = scores.type.dims;
   const auto hide = [&](const Ref& seen, const Ints& dims) {
-    return e_.select(e_.broadcast(seen, dims, shape), scores, e_.number(-INFINITY, shape));
+    const Ref everywhere = e_.broadcast(seen, dims, shape);
+    return e_.select(everywhere, scores, e_.number(-INFINITY, shape));
   };
   if (!a.mask.name.empty()) {
     const Ints dims = a.mask.type.rank() == 3 ? Ints{0, 3, 4} : Ints{3, 4};

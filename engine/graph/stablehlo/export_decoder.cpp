@@ -171,8 +171,9 @@ Status Exporter::rope(const Node& n, const std::vector<Ref>& x) {
     if (offset != Dim(0)) positions = e_.add(positions, e_.broadcast(e_.size(offset), {}, {rows}));
   }
   const Shape table{rows, Dim(half)};
-  const Ref angle =
-      e_.mul(e_.broadcast(e_.convert(positions, DType::kF32), {0}, table), e_.broadcast(x[1], {1}, table));
+  const Ref row = e_.broadcast(e_.convert(positions, DType::kF32), {0}, table);
+  const Ref frequency = e_.broadcast(x[1], {1}, table);
+  const Ref angle = e_.mul(row, frequency);
   Shape halves = x[0].type.dims;
   halves.back() = Dim(half);
   const Ref cos = e_.broadcast(e_.unary("stablehlo.cosine", angle), {rank - 3, rank - 1}, halves);
@@ -182,7 +183,8 @@ Status Exporter::rope(const Node& n, const std::vector<Ref>& x) {
   const Ref source = interleaved ? e_.reshape(x[0], pairs) : x[0];
   const Ref x1 = interleaved ? e_.reshape(e_.slice_last(source, 0, 1), halves) : e_.slice_last(source, 0, half);
   const Ref x2 = interleaved ? e_.reshape(e_.slice_last(source, 1, 2), halves) : e_.slice_last(source, half, 2 * half);
-  Ref parts[2] = {e_.sub(e_.mul(x1, cos), e_.mul(x2, sin)), e_.add(e_.mul(x2, cos), e_.mul(x1, sin))};
+  const Ref x1_cos = e_.mul(x1, cos), x2_sin = e_.mul(x2, sin), x2_cos = e_.mul(x2, cos), x1_sin = e_.mul(x1, sin);
+  Ref parts[2] = {e_.sub(x1_cos, x2_sin), e_.add(x2_cos, x1_sin)};
   if (!interleaved) {
     bind(n, e_.concatenate(parts, rank - 1));
     return {};
@@ -200,8 +202,9 @@ Status Exporter::experts(const Node& n, const std::vector<Ref>& x) {
   const Ref &indices = x[1], &weights = x[2];
   const Dim rows = x[0].dim(0), count = x[3].dim(0), chosen = indices.dim(1);
   const Shape hot{rows, chosen, count};
-  const Ref is_chosen = e_.compare("EQ", e_.broadcast(indices, {0, 1}, hot), e_.iota(DType::kS32, hot, 2));
-  const Ref spread = e_.mul(e_.convert(is_chosen, DType::kF32), e_.broadcast(weights, {0, 1}, hot));
+  const Ref choice = e_.broadcast(indices, {0, 1}, hot), expert = e_.iota(DType::kS32, hot, 2);
+  const Ref is_chosen = e_.convert(e_.compare("EQ", choice, expert), DType::kF32);
+  const Ref spread = e_.mul(is_chosen, e_.broadcast(weights, {0, 1}, hot));
   const Ref of_expert = e_.reduce(spread, "sum", {1});                        // [s, E]
   const Ref gate = e_.dot(x[0], x[3], {}, {}, {1}, {2});                      // [s, E, ff]
   const Ref up = e_.dot(x[0], x[4], {}, {}, {1}, {2});                        // [s, E, ff]

@@ -211,12 +211,15 @@ class Printer {
     const auto wide = [&](const std::string& table) {
       return moved("broadcast_in_dim", table + ", dims = [0, 1, 2, 3]", tensor({1, m_.tokens, 1, half}), part);
     };
-    const std::string low = same(
-        "subtract",
-        same("multiply", x1 + ", " + wide(cos_), part) + ", " + same("multiply", x2 + ", " + wide(sin_), part), part);
-    const std::string high = same(
-        "add", same("multiply", x2 + ", " + wide(cos_), part) + ", " + same("multiply", x1 + ", " + wide(sin_), part),
-        part);
+    // One line after the other: the order in which arguments are evaluated is the compiler's.
+    const auto product = [&](const std::string& x_part, const std::string& table) {
+      const std::string factor = wide(table);
+      return same("multiply", x_part + ", " + factor, part);
+    };
+    const std::string x1_cos = product(x1, cos_), x2_sin = product(x2, sin_);
+    const std::string low = same("subtract", x1_cos + ", " + x2_sin, part);
+    const std::string x2_cos = product(x2, cos_), x1_sin = product(x1, sin_);
+    const std::string high = same("add", x2_cos + ", " + x1_sin, part);
     return line(fmt::format("stablehlo.concatenate {}, {}, dim = 3 : ({}, {}) -> {}", low, high, part, part, whole));
   }
 
@@ -252,9 +255,9 @@ class Printer {
     const std::string scale =
         constant(fmt::format("{:.8e}", static_cast<float>(1 / std::sqrt(static_cast<double>(hd)))), "tensor<f32>");
     const std::string scaled = same("multiply", product + ", " + splat(scale, scores), scores);
-    const std::string seen =
-        line(fmt::format("func.call @_where({}, {}, {}) : ({}, {}, tensor<f32>) -> {}", mask(), scaled,
-                         constant("0xFF800000", "tensor<f32>"), tensor({1, 1, 1, s, t}, "i1"), scores, scores));
+    const std::string visible = mask(), hidden = constant("0xFF800000", "tensor<f32>");
+    const std::string seen = line(fmt::format("func.call @_where({}, {}, {}) : ({}, {}, tensor<f32>) -> {}", visible,
+                                              scaled, hidden, tensor({1, 1, 1, s, t}, "i1"), scores, scores));
     const std::string low = constant("0xFF800000", "tensor<f32>");
     const std::string most = line(fmt::format(
         "stablehlo.reduce({} init: {}) applies stablehlo.maximum across dimensions = [4] : ({}, tensor<f32>) -> {}",

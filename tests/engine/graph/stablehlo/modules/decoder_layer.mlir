@@ -47,29 +47,29 @@ module @jit_layer attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas =
     %31 = stablehlo.broadcast_in_dim %30, dims = [1, 3] : (tensor<2x2xf32>) -> tensor<1x2x1x2xf32>
     %32 = stablehlo.slice %14 [0:1, 0:2, 0:4, 0:2] : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x2xf32>
     %33 = stablehlo.slice %14 [0:1, 0:2, 0:4, 2:4] : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x2xf32>
-    %34 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
-    %35 = stablehlo.multiply %33, %34 : tensor<1x2x4x2xf32>
-    %36 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
-    %37 = stablehlo.multiply %32, %36 : tensor<1x2x4x2xf32>
-    %38 = stablehlo.subtract %37, %35 : tensor<1x2x4x2xf32>
-    %39 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
-    %40 = stablehlo.multiply %32, %39 : tensor<1x2x4x2xf32>
-    %41 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
-    %42 = stablehlo.multiply %33, %41 : tensor<1x2x4x2xf32>
-    %43 = stablehlo.add %42, %40 : tensor<1x2x4x2xf32>
+    %34 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
+    %35 = stablehlo.multiply %32, %34 : tensor<1x2x4x2xf32>
+    %36 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
+    %37 = stablehlo.multiply %33, %36 : tensor<1x2x4x2xf32>
+    %38 = stablehlo.subtract %35, %37 : tensor<1x2x4x2xf32>
+    %39 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
+    %40 = stablehlo.multiply %33, %39 : tensor<1x2x4x2xf32>
+    %41 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x4x2xf32>
+    %42 = stablehlo.multiply %32, %41 : tensor<1x2x4x2xf32>
+    %43 = stablehlo.add %40, %42 : tensor<1x2x4x2xf32>
     %44 = stablehlo.concatenate %38, %43, dim = 3 : (tensor<1x2x4x2xf32>, tensor<1x2x4x2xf32>) -> tensor<1x2x4x4xf32>
     %45 = stablehlo.slice %16 [0:1, 0:2, 0:2, 0:2] : (tensor<1x2x2x4xf32>) -> tensor<1x2x2x2xf32>
     %46 = stablehlo.slice %16 [0:1, 0:2, 0:2, 2:4] : (tensor<1x2x2x4xf32>) -> tensor<1x2x2x2xf32>
-    %47 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
-    %48 = stablehlo.multiply %46, %47 : tensor<1x2x2x2xf32>
-    %49 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
-    %50 = stablehlo.multiply %45, %49 : tensor<1x2x2x2xf32>
-    %51 = stablehlo.subtract %50, %48 : tensor<1x2x2x2xf32>
-    %52 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
-    %53 = stablehlo.multiply %45, %52 : tensor<1x2x2x2xf32>
-    %54 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
-    %55 = stablehlo.multiply %46, %54 : tensor<1x2x2x2xf32>
-    %56 = stablehlo.add %55, %53 : tensor<1x2x2x2xf32>
+    %47 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
+    %48 = stablehlo.multiply %45, %47 : tensor<1x2x2x2xf32>
+    %49 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
+    %50 = stablehlo.multiply %46, %49 : tensor<1x2x2x2xf32>
+    %51 = stablehlo.subtract %48, %50 : tensor<1x2x2x2xf32>
+    %52 = stablehlo.broadcast_in_dim %29, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
+    %53 = stablehlo.multiply %46, %52 : tensor<1x2x2x2xf32>
+    %54 = stablehlo.broadcast_in_dim %31, dims = [0, 1, 2, 3] : (tensor<1x2x1x2xf32>) -> tensor<1x2x2x2xf32>
+    %55 = stablehlo.multiply %45, %54 : tensor<1x2x2x2xf32>
+    %56 = stablehlo.add %53, %55 : tensor<1x2x2x2xf32>
     %57 = stablehlo.concatenate %51, %56, dim = 3 : (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) -> tensor<1x2x2x4xf32>
     %cst_4 = stablehlo.constant dense<0> : tensor<i32>
     %58 = stablehlo.dynamic_update_slice %arg1, %57, %cst_4, %arg3, %cst_4, %cst_4 : (tensor<1x8x2x4xf32>, tensor<1x2x2x4xf32>, tensor<i32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x8x2x4xf32>
@@ -81,7 +81,6 @@ module @jit_layer attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas =
     %cst_6 = stablehlo.constant dense<5.00000000e-01> : tensor<f32>
     %63 = stablehlo.broadcast_in_dim %cst_6, dims = [] : (tensor<f32>) -> tensor<1x2x2x2x8xf32>
     %64 = stablehlo.multiply %62, %63 : tensor<1x2x2x2x8xf32>
-    %cst_7 = stablehlo.constant dense<0xFF800000> : tensor<f32>
     %65 = stablehlo.iota dim = 0 : tensor<8xi32>
     %66 = stablehlo.broadcast_in_dim %65, dims = [1] : (tensor<8xi32>) -> tensor<1x8xi32>
     %67 = stablehlo.broadcast_in_dim %21, dims = [0] : (tensor<2xi32>) -> tensor<2x1xi32>
@@ -89,6 +88,7 @@ module @jit_layer attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas =
     %69 = stablehlo.broadcast_in_dim %67, dims = [0, 1] : (tensor<2x1xi32>) -> tensor<2x8xi32>
     %70 = stablehlo.compare  LE, %68, %69,  SIGNED : (tensor<2x8xi32>, tensor<2x8xi32>) -> tensor<2x8xi1>
     %71 = stablehlo.broadcast_in_dim %70, dims = [3, 4] : (tensor<2x8xi1>) -> tensor<1x1x1x2x8xi1>
+    %cst_7 = stablehlo.constant dense<0xFF800000> : tensor<f32>
     %72 = func.call @_where(%71, %64, %cst_7) : (tensor<1x1x1x2x8xi1>, tensor<1x2x2x2x8xf32>, tensor<f32>) -> tensor<1x2x2x2x8xf32>
     %cst_8 = stablehlo.constant dense<0xFF800000> : tensor<f32>
     %73 = stablehlo.reduce(%72 init: %cst_8) applies stablehlo.maximum across dimensions = [4] : (tensor<1x2x2x2x8xf32>, tensor<f32>) -> tensor<1x2x2x2xf32>
