@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <random>
 #include <sstream>
@@ -17,7 +16,6 @@
 #include "bench/graph/kernels.h"
 #include "engine/base/machine.h"
 #include "engine/executable/stored_policy.h"
-#include "engine/graph/text.h"
 #include "engine/passes/pass.h"
 #include "engine/passes/policy_space.h"
 #include "tools/hone/plan_racer.h"
@@ -40,17 +38,6 @@ struct Options {
 struct Call {
   int64_t tokens = 1, position = 0;
 };
-
-Result<graph::Graph> read(const std::string& name) {
-  const std::string path = fmt::format("{}/{}.graph", HONE_BENCH_GRAPHS, name);
-  std::ifstream in(path);
-  if (!in) return not_found(fmt::format("there is no graph {}", path));
-  std::stringstream text;
-  text << in.rdbuf();
-  return graph::parse(text.str(), [](const std::string& constant, const graph::TensorType& type) {
-    return Result<graph::Constant>(cli::invented_constant(constant, type, kSeed));
-  });
-}
 
 Result<passes::Compilation> compiled(const graph::Graph& graph, const passes::PlanPolicy& policy) {
   passes::Compilation c;
@@ -133,7 +120,8 @@ class Bench {
   Status run() {
     HONE_ASSIGN_OR_RETURN(machine_, detect_machine());
     for (const std::string& name : options_.graphs) {
-      HONE_ASSIGN_OR_RETURN(const graph::Graph graph, read(name));
+      HONE_ASSIGN_OR_RETURN(const graph::Graph graph,
+                            cli::read_invented(fmt::format("{}/{}.graph", HONE_BENCH_GRAPHS, name), kSeed));
       const bool keeps = !graph.position.empty();
       for (const int threads : options_.threads) {
         HONE_ASSIGN_OR_RETURN(

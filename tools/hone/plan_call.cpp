@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "engine/base/random.h"
+#include "engine/graph/stablehlo/import.h"
+#include "engine/graph/text.h"
 
 namespace hone::cli {
 
@@ -70,6 +75,23 @@ graph::Constant invented_constant(const std::string& name, const graph::TensorTy
     std::ranges::fill(tensor.data, std::byte{1});
   }
   return graph::Constant::copy_of(type, tensor.data);
+}
+
+Result<Graph> read_invented(const std::string& path, uint64_t seed) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return not_found(fmt::format("there is no file {}", path));
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  if (!(text << in.rdbuf())) return not_found(fmt::format("{} is empty or cannot be read", path));
+  const std::string content = text.str();
+  Result<Graph> graph = content.find("graph @") < content.find("func.func")
+                            ? graph::parse(content,
+                                           [&](const std::string& name, const graph::TensorType& type) {
+                                             return Result<graph::Constant>(invented_constant(name, type, seed));
+                                           })
+                            : graph::stablehlo::import_stablehlo(content);
+  if (!graph.ok()) return Status(graph.status().code(), fmt::format("{}: {}", path, graph.status().message()));
+  return graph;
 }
 
 Result<std::vector<Tensor>> invented_inputs(const Graph& graph, int64_t tokens, int64_t position, uint64_t seed) {

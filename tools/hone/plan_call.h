@@ -14,6 +14,10 @@ namespace hone::cli {
 // scaled (so that a layer keeps the size of its rows), vectors around 1 as those of norms, indices 0, truth values 1.
 graph::Constant invented_constant(const std::string& name, const graph::TensorType& type, uint64_t seed);
 
+// The graph of a file, graph text or StableHLO. Constants of graph text whose elements are not in it are invented.
+// Errors name the file, and the line where there is one.
+Result<graph::Graph> read_invented(const std::string& path, uint64_t seed);
+
 // Inputs of a call with `tokens` tokens at `position`. Indices into a table of constants are rows that it has. Error:
 // unsupported when an input's size cannot be had from these two.
 Result<std::vector<graph::Tensor>> invented_inputs(const graph::Graph& graph, int64_t tokens, int64_t position,

@@ -16,6 +16,7 @@
 #include "tools/hone/cli.h"
 #include "tools/hone/regions.h"
 #include "tools/hone/replay.h"
+#include "tools/hone/tune_graph.h"
 #include "tools/hone/tune_progress.h"
 #include "tools/hone/tune_report.h"
 
@@ -32,6 +33,7 @@ struct TuneArgs {
   uint64_t seed = 0;
   bool fresh = false, exhaustive = false, remeasure = false, json = false;
   ReplayArgs replay;
+  TuneGraphArgs graph;
 };
 
 constexpr double kDefaultSecondsPerProblem = 10;
@@ -323,11 +325,15 @@ class TuneCommand {
 };
 
 int run_tune(const TuneArgs& args) {
+  const std::string output = args.json ? "json" : args.output;
+  if (!args.graph.file.empty())
+    return run_tune_graph(args.graph,
+                          {args.budget, args.threads, args.numerics, args.db, output, args.seed, args.fresh});
   if (!args.replay.run.empty()) {
     ReplayArgs replay = args.replay;
     replay.budget = args.budget;
     replay.db = args.db;
-    replay.output = args.json ? "json" : args.output;
+    replay.output = output;
     return run_replay(replay);
   }
   Result<Setup> setup = prepare(args);
@@ -385,6 +391,7 @@ void add_tune(CLI::App& app, Run& run) {
                    "on (default): candidates run in a process of their own, which may crash; off: in this one, as a "
                    "debugger likes it")
       ->check(CLI::IsMember({"on", "off"}));
+  args->graph.add_to(*command);
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl or sql");
   command->add_flag("--json", args->json, "same as -o json: one object a line for each problem");
