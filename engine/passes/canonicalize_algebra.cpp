@@ -48,7 +48,7 @@ class Simplifier {
   const TensorType& type(ValueId v) const { return g_.value(v).type; }
 
   void become(NodeId id, ValueId v) {
-    r_.replace(id, v, false);
+    r_.drop(id, v);
     ++changed_;
   }
 
@@ -58,6 +58,7 @@ class Simplifier {
     if (n.op == OpKind::constant) return unify(id);
     if (const auto v = same_value(n)) return become(id, *v);
     r_.before(id);
+    if (n.op == OpKind::reshape && moved_over_matmul(n)) return;
     if (const auto v = shorter(n)) return become(id, *v);
     // Patterns look for an iota, and for the rows of a table that are read.
     const bool looked_for = n.op == OpKind::iota || (n.op == OpKind::slice && !uniform(g_, n.operands[0]));
@@ -118,17 +119,19 @@ class Simplifier {
 
   // The same in fewer nodes.
   std::optional<ValueId> shorter(const Node& n) {
+    // Those that ask nothing of the operand.
     if (n.op == OpKind::broadcast)
       if (const auto v = unit_broadcast(n)) return v;
+    if (n.op == OpKind::transpose)
+      if (const auto v = transposed_units(n)) return v;
+    if (n.op == OpKind::concatenate) return repeated(n);
     const Node* x = n.operands.empty() ? nullptr : g_.definition(n.operands[0]);
     if (x == nullptr) return std::nullopt;
     switch (n.op) {
       case OpKind::reshape:
-        if (x->op == OpKind::reshape) return reshaped_twice(n, *x);
-        return moved_over_matmul(n, *x);
+        return x->op == OpKind::reshape ? reshaped_twice(n, *x) : std::nullopt;
       case OpKind::transpose:
         if (x->op == OpKind::transpose) return transposed_twice(n, *x);
-        if (const auto v = transposed_units(n)) return v;
         return x->op == OpKind::reshape ? transposed_behind_units(n, *x) : std::nullopt;
       case OpKind::broadcast:
         return simpler_broadcast(n, *x);
@@ -141,8 +144,6 @@ class Simplifier {
         return x->op == OpKind::logical_not ? std::optional(x->operands[0]) : std::nullopt;
       case OpKind::neg:
         return x->op == OpKind::neg ? std::optional(x->operands[0]) : std::nullopt;
-      case OpKind::concatenate:
-        return repeated(n);
       default:
         return std::nullopt;
     }
@@ -156,16 +157,21 @@ class Simplifier {
   }
 
   // reshape(matmul(reshape(x), w)), which collapses leading dimensions and restores them.
-  std::optional<ValueId> moved_over_matmul(const Node& n, const Node& m) {
-    if (m.op != OpKind::matmul || m.operands.size() != 2 || !used_once(g_, m.results[0])) return std::nullopt;
-    const Node* before = defined_by(g_, m.operands[0], OpKind::reshape);
-    if (before == nullptr) return std::nullopt;
+  bool moved_over_matmul(const Node& n) {
+    const Node* m = defined_by(g_, n.operands[0], OpKind::matmul);
+    if (m == nullptr || m->operands.size() != 2 || !used_once(g_, m->results[0])) return false;
+    const Node* before = defined_by(g_, m->operands[0], OpKind::reshape);
+    if (before == nullptr) return false;
     const Shape &from = type(before->operands[0]).dims, &to = type(n.results[0]).dims;
     const bool same_rows =
         !from.empty() && from.size() == to.size() && std::equal(from.begin(), from.end() - 1, to.begin());
-    if (!same_rows || from.back() != type(m.operands[0]).dims.back() || to.back() != type(m.results[0]).dims.back())
-      return std::nullopt;
-    return r_.add(OpKind::matmul, {before->operands[0], m.operands[1]}, m.attributes);
+    if (!same_rows || from.back() != type(m->operands[0]).dims.back() || to.back() != type(m->results[0]).dims.back())
+      return false;
+    const ValueId moved = r_.add(OpKind::matmul, {before->operands[0], m->operands[1]}, m->attributes);
+    const NodeId matmul = m->id;
+    become(n.id, moved);
+    r_.replace(matmul, moved);
+    return true;
   }
 
   std::optional<ValueId> transposed_twice(const Node& outer, const Node& inner) {

@@ -452,12 +452,9 @@ class Attention {
                                                 static_cast<float>(1 / std::sqrt(static_cast<double>(depth.value())));
     if (!usual) attributes["scale"] = scale_;
     const ValueId attention = r_.add(OpKind::attention, std::move(operands), std::move(attributes));
-    const std::string name = output_.name;
-    graph::Node& node = g_.node(g_.value(attention).node);
-    node.schedule = output_.schedule;  // an export puts the hint of an attention on its last product
-    r_.note(name, "attention", description());
-    r_.replace(output_.id, in_order_of_result(attention), false);
-    g_.rename(node.id, name);
+    r_.note(output_.name, "attention", description());
+    // An export puts the hint of an attention on its last product.
+    r_.replace(output_.id, in_order_of_result(attention), attention);
   }
 
   // Repeated heads go where both K and V have them.

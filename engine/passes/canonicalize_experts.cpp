@@ -275,8 +275,7 @@ class Experts {
         OpKind::experts, {x, r_.reshape(indices_, dims(weights)), weights, in_order(gate_, {kExpert, kHidden, kInner}),
                           in_order(up_, {kExpert, kHidden, kInner}), in_order(down_, {kExpert, kWidth, kHidden})});
     r_.note(name, "experts", "a weighted sum over the best experts of each row");
-    r_.replace(root_, r_.reshape(y, result), false);
-    g_.rename(g_.value(y).node, name);
+    r_.replace(root_, r_.reshape(y, result), y);
   }
 
   Rewriter& r_;

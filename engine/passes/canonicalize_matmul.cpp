@@ -78,11 +78,7 @@ class Matmuls {
     const ValueId product =
         r_.add(OpKind::matmul, {r_.reshape(a, left), w}, {{"layout", std::string(nn ? "nn" : "nt")}});
     r_.note(n.name, "matmul", nn ? "its right side is a matrix [k, n]" : "its right side is a matrix [n, k]");
-    const ValueId shaped = r_.reshape(product, result);
-    const bool direct = shaped == product;
-    r_.g.node(g_.value(product).node).schedule = n.schedule;
-    r_.replace(id, shaped, direct);
-    if (!direct) r_.g.rename(g_.value(product).node, n.name);
+    r_.replace(id, r_.reshape(product, result), product);
     return true;
   }
 

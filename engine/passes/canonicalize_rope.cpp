@@ -448,8 +448,7 @@ class Ropes {
         name, "rope",
         fmt::format("pairs ({}) turned by position * inv_freq", style == Style::kHalf ? "j, j + d/2" : "2j, 2j + 1"));
     const ValueId back = heads_first ? r_.transpose(turned, swap) : r_.reshape(turned, result);
-    r_.replace(id, back, false);
-    g_.rename(g_.value(turned).node, name);
+    r_.replace(id, back, turned);
   }
 
   Rewriter& r_;

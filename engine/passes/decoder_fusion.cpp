@@ -133,7 +133,7 @@ class Fusion {
     g_.node(id).schedule = m.schedule;
     r_.note(m.name, fmt::format("{} becomes its epilogue {}", g_.node(user).name, step.text),
             saved_traffic(type(fused)));
-    r_.replace(user, fused, false);
+    r_.drop(user, fused);
     g_.erase(matmul);
     g_.rename(id, m.name);
     g_.node(id).line = m.line;
@@ -291,7 +291,7 @@ class Fusion {
       column += columns;
       names += (names.empty() ? "" : ", ") + g_.node(id).name;
       if (g_.node(id).schedule != hint) hint.reset();
-      r_.replace(id, r_.add(OpKind::slice, {joined}, {{"start", start}, {"limit", limit}}), false);
+      r_.drop(id, r_.add(OpKind::slice, {joined}, {{"start", start}, {"limit", limit}}));
     }
     g_.node(g_.value(joined).node).schedule = hint;
     const std::string bytes = input.is_static() ? fmt::format(" ({} bytes)", input.bytes()) : "";
@@ -365,7 +365,7 @@ class Fusion {
       std::vector<int64_t> from(rank, 0), to(rank, -1);
       from[rank - 2] = head, to[rank - 2] = head + h->heads;
       head += h->heads;
-      r_.replace(h->rope, r_.add(OpKind::slice, {turned}, {{"start", from}, {"limit", to}}), false);
+      r_.drop(h->rope, r_.add(OpKind::slice, {turned}, {{"start", from}, {"limit", to}}));
     }
     g_.erase_dead();
   }

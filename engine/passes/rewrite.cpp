@@ -52,7 +52,7 @@ ValueId Rewriter::transpose(ValueId x, std::vector<int64_t> perm) {
   return perm == same ? x : add(OpKind::transpose, {x}, {{"perm", std::move(perm)}});
 }
 
-void Rewriter::replace(NodeId old, ValueId by, bool keep_name) {
+void Rewriter::replace(NodeId old, ValueId by, ValueId heir) {
   const std::string name = g.node(old).name;
   const int line = g.node(old).line;
   auto schedule = g.node(old).schedule;
@@ -62,9 +62,8 @@ void Rewriter::replace(NodeId old, ValueId by, bool keep_name) {
     before_ = at == g.order().end() ? -1 : *at;
   }
   g.erase(old);
-  const graph::Value& v = g.value(by);
-  if (!keep_name || v.kind != graph::ValueKind::kResult) return;
-  Node& n = g.node(v.node);
+  if (heir < 0 || g.definition(heir) == nullptr) return;
+  Node& n = g.node(g.value(heir).node);
   if (n.line == 0) n.line = line;
   if (!n.schedule) n.schedule = std::move(schedule);
   g.rename(n.id, name);

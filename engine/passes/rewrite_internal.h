@@ -29,9 +29,12 @@ class Rewriter {
   graph::ValueId reshape(graph::ValueId x, graph::Shape dims);
   graph::ValueId transpose(graph::ValueId x, std::vector<int64_t> perm);
 
-  // The (first) result of `old` is `by` from now on. `old` goes, and its name, line and hint are those of the node of
-  // `by`, if that was added by this rewrite.
-  void replace(graph::NodeId old, graph::ValueId by, bool keep_name = true);
+  // The (first) result of `old` is `by` from now on, and `old` goes. Its name, line and hint go to the node of `heir`,
+  // which does its work now: that of `by` where there is one node for one, another where shapes are changed on the way.
+  void replace(graph::NodeId old, graph::ValueId by) { replace(old, by, by); }
+  void replace(graph::NodeId old, graph::ValueId by, graph::ValueId heir);
+  // To nobody, as nothing computes what it did any longer.
+  void drop(graph::NodeId old, graph::ValueId by) { replace(old, by, -1); }
 
   void note(const std::string& node, std::string what, std::string why);
   // Of `note`s by name of the node, so that a reason is given once.
