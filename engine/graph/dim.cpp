@@ -81,7 +81,12 @@ Dim operator*(const Dim& a, const Dim& b) {
 }
 
 std::optional<Dim> Dim::divide(const Dim& a, int64_t b) {
-  if (a.unknown_ || b == 0 || a.constant_ % b != 0) return std::nullopt;
+  if (a.unknown_ || b == 0) return std::nullopt;
+  if (b == -1) {  // INT64_MIN / -1 traps
+    const Dim d = a * Dim(-1);
+    return d.is_unknown() ? std::nullopt : std::optional<Dim>(d);
+  }
+  if (a.constant_ % b != 0) return std::nullopt;
   Dim d(a.constant_ / b);
   for (const auto& [name, factor] : a.terms_) {
     if (factor % b != 0) return std::nullopt;
@@ -98,18 +103,25 @@ bool possibly_equal(const Dim& a, const Dim& b) {
   return !difference.is_static() || difference.value() == 0;
 }
 
+namespace {
+
+// Without its sign: INT64_MIN has none in int64_t.
+uint64_t magnitude(int64_t v) { return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v); }
+
+}  // namespace
+
 std::string to_string(const Dim& dim) {
   if (dim.is_unknown()) return "?";
   std::string text;
   for (const auto& [name, factor] : dim.terms()) {
     if (!text.empty()) text += factor < 0 ? " - " : " + ";
     if (text.empty() && factor < 0) text += "-";
-    const int64_t size = factor < 0 ? -factor : factor;
+    const uint64_t size = magnitude(factor);
     text += size == 1 ? name : fmt::format("{}*{}", size, name);
   }
   if (text.empty()) return std::to_string(dim.value());
   if (dim.value() > 0) text += fmt::format(" + {}", dim.value());
-  if (dim.value() < 0) text += fmt::format(" - {}", -dim.value());
+  if (dim.value() < 0) text += fmt::format(" - {}", magnitude(dim.value()));
   return text;
 }
 

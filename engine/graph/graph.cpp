@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
+#include <utility>
 
 namespace hone::graph {
 
@@ -225,9 +227,11 @@ const Constant* Graph::constant(ValueId id) const {
 
 bool Graph::is_output(ValueId id) const { return std::find(outputs_.begin(), outputs_.end(), id) != outputs_.end(); }
 
+// Looked for from the end: what is erased is mostly what was added last.
 void Graph::drop_use(ValueId id, NodeId user, int operand) {
   auto& uses = values_[static_cast<size_t>(id)].uses;
-  uses.erase(std::remove(uses.begin(), uses.end(), Use{user, operand}), uses.end());
+  const auto at = std::find(uses.rbegin(), uses.rend(), Use{user, operand});
+  if (at != uses.rend()) uses.erase(std::next(at).base());
 }
 
 void Graph::set_operand(NodeId id, int operand, ValueId to) {
@@ -239,7 +243,18 @@ void Graph::set_operand(NodeId id, int operand, ValueId to) {
 
 void Graph::set_operands(NodeId id, std::vector<ValueId> operands) {
   Node& n = node(id);
-  for (size_t i = 0; i < n.operands.size(); ++i) drop_use(n.operands[i], id, static_cast<int>(i));
+  // From the end, where they are mostly; else all of a value at once, which may be an operand thousands of times.
+  std::unordered_set<ValueId> dropped;
+  for (size_t i = n.operands.size(); i-- > 0;) {
+    if (dropped.contains(n.operands[i])) continue;
+    auto& uses = values_[static_cast<size_t>(n.operands[i])].uses;
+    if (!uses.empty() && uses.back() == Use{id, static_cast<int>(i)}) {
+      uses.pop_back();
+      continue;
+    }
+    std::erase_if(uses, [&](const Use& u) { return u.node == id; });
+    dropped.insert(n.operands[i]);
+  }
   n.operands = std::move(operands);
   for (size_t i = 0; i < n.operands.size(); ++i)
     values_[static_cast<size_t>(n.operands[i])].uses.push_back({id, static_cast<int>(i)});
@@ -247,8 +262,11 @@ void Graph::set_operands(NodeId id, std::vector<ValueId> operands) {
 
 void Graph::replace_uses(ValueId from, ValueId to) {
   if (from == to) return;
-  const std::vector<Use> uses = value(from).uses;
-  for (const Use& use : uses) set_operand(use.node, use.operand, to);
+  std::vector<Use>& uses = values_[static_cast<size_t>(from)].uses;
+  for (const Use& use : uses) node(use.node).operands[static_cast<size_t>(use.operand)] = to;
+  auto& onto = values_[static_cast<size_t>(to)].uses;
+  onto.insert(onto.end(), uses.begin(), uses.end());
+  uses.clear();
   std::replace(outputs_.begin(), outputs_.end(), from, to);
 }
 
@@ -256,13 +274,14 @@ void Graph::erase(NodeId id) {
   set_operands(id, {});
   for (const ValueId v : node(id).results) names_.erase(value(v).name);
   names_.erase(node(id).name);
-  order_.erase(std::find(order_.begin(), order_.end(), id));
+  std::erase(order_, id);
   nodes_[static_cast<size_t>(id)] = nullptr;
 }
 
 int Graph::erase_dead() {
   int erased = 0;
-  const std::vector<NodeId> order = order_;
+  // erase() looks for a node in order_: it is empty meanwhile.
+  std::vector<NodeId> order = std::exchange(order_, {});
   for (auto at = order.rbegin(); at != order.rend(); ++at) {
     const Node& n = node(*at);
     const bool needed = n.op == OpKind::kv_append || std::any_of(n.results.begin(), n.results.end(), [&](ValueId v) {
@@ -272,6 +291,8 @@ int Graph::erase_dead() {
     erase(*at);
     ++erased;
   }
+  std::erase_if(order, [&](NodeId id) { return !is_live(id); });
+  order_ = std::move(order);
   return erased;
 }
 

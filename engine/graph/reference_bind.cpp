@@ -98,8 +98,9 @@ class Solver {
       if (known == e->value) return {};
       return invalid_argument(fmt::format("{} is {} {}", e->what, e->value, must_be(*e->dim, known)));
     }
-    const int64_t factor = unknown->second, difference = e->value - known;
-    if (difference % factor != 0 || difference / factor < 0)
+    const int64_t factor = unknown->second;
+    int64_t difference = 0;  // of a size that is not negative: never INT64_MIN, which % -1 would trap on
+    if (__builtin_sub_overflow(e->value, known, &difference) || difference % factor != 0 || difference / factor < 0)
       return invalid_argument(fmt::format("{} is {} {}: no {} gives that", e->what, e->value,
                                           must_be(*e->dim, std::nullopt), unknown->first));
     return bind(unknown->first, difference / factor, e->what);

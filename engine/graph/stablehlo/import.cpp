@@ -65,8 +65,11 @@ TensorType surer(TensorType a, const TensorType& b) {
   return a;
 }
 
-// Of the frameworks around the program: where it was split over devices, how results are called.
+// Of the frameworks around the program: where it was split over devices, how results are called, how XLA laid bytes
+// out.
 bool is_ignorable(std::string_view attribute) {
+  for (const std::string_view layout : {"result_layout", "source_layout", "operand_layouts"})
+    if (attribute == layout) return true;
   for (const std::string_view prefix : {"mhlo.", "sdy.", "jax.", "tf.", "xla.", "xla_", "_xla"})
     if (attribute.starts_with(prefix)) return true;
   return false;
@@ -79,14 +82,13 @@ void Importer::note(std::string text) const {
 }
 
 Result<Graph> Importer::run() {
-  const Function* function = module_.find(options_.function);
+  for (const Function& f : module_.functions)
+    if (!functions_.emplace(f.name, &f).second)
+      return invalid_argument(fmt::format("line {}: function @{} is there twice", f.line, printable(f.name, 60)));
+  const Function* function = find_function(options_.function);
   if (function == nullptr || !function->has_body)
     return invalid_argument(fmt::format("line {}: the module has no function @{} with a body",
                                         module_.functions[0].line, printable(options_.function, 60)));
-  for (size_t i = 0; i < module_.functions.size(); ++i)
-    if (module_.find(module_.functions[i].name) != &module_.functions[i])
-      return invalid_argument(fmt::format("line {}: function @{} is there twice", module_.functions[i].line,
-                                          printable(module_.functions[i].name, 60)));
   graph_.name = module_.name.empty() ? "main" : plain_name(module_.name);
   if (graph_.name.empty()) graph_.name = "main";
   Environment environment;
@@ -210,11 +212,12 @@ void Importer::header() {
     }
   const Attribute* schedule = module_.attributes.find("hone.schedule");
   if (schedule == nullptr) return;
+  std::unordered_map<std::string_view, NodeId> nodes;
+  for (const NodeId id : graph_.order()) nodes.emplace(graph_.node(id).name, id);
   for (const NamedAttribute& entry : schedule->entries) {
     const std::string key = unescape(entry.name);
-    const std::optional<ValueId> value = graph_.find_value(key);
-    const Node* node = value ? graph_.definition(*value) : nullptr;
-    if (node == nullptr) {
+    const auto node = nodes.find(key);
+    if (node == nodes.end()) {
       note(fmt::format("line {}: hone.schedule names '{}', which no node is called", entry.value.line,
                        printable(key, 60)));
       continue;
@@ -231,7 +234,7 @@ void Importer::header() {
       hint.parallelism = parallelism->integer;
     }
     if (sound)
-      graph_.node(node->id).schedule = std::move(hint);
+      graph_.node(node->second).schedule = std::move(hint);
     else
       note(fmt::format("line {}: the hint of '{}' is not {{parallel_dims = [\"..\"], parallelism = N}} and is left out",
                        entry.value.line, printable(key, 60)));
@@ -297,6 +300,8 @@ Status Importer::operation(const Operation& op, Environment* environment) {
   if (row == nullptr) return unsupported_op(op.line, op.name);
   if (++operations_ > kMaxOperations)
     return unsupported(fmt::format("line {}: more than {} operations after inlining", op.line, kMaxOperations));
+  if ((operands_ += static_cast<int64_t>(op.operands.size())) > kMaxOperands)
+    return unsupported(fmt::format("line {}: more than {} operands after inlining", op.line, kMaxOperands));
   HONE_ASSIGN_OR_RETURN(std::vector<Entry> given, operands(op, *environment));
   Call call{.op = op, .row = *row, .operands = std::move(given), .results = {}, .read = {}};
   for (const Type& type : op.result_types) {

@@ -8,7 +8,7 @@
 namespace hone::graph::stablehlo {
 
 Importer::Entries Importer::inline_call(const Call& c, std::string_view name) {
-  const Function* function = module_.find(name);
+  const Function* function = find_function(name);
   if (function == nullptr) return wrong(c, fmt::format("the module has no function @{}", printable(name, 60)));
   return inlined(*function, c.operands, c.op.line);
 }
@@ -66,6 +66,13 @@ Importer::Entries Importer::custom_call(const Call& c) {
   }
   return refused(
       c, fmt::format("@{} is not supported; supported are @mhlo.erf, @mhlo.topk, @Sharding", printable(name, 60)));
+}
+
+// Where a value lies among devices: the value itself.
+Importer::Entries Importer::sharding(const Call& c) {
+  HONE_RETURN_IF_ERROR(count(c, 1));
+  (void)c.attribute("sharding");
+  return c.operands;
 }
 
 Importer::Entries Importer::misplaced_return(const Call& c) { return wrong(c, "it does not end the function"); }

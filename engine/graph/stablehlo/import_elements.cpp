@@ -241,7 +241,14 @@ Importer::Entries Importer::constant(const Call& call) {
   HONE_RETURN_IF_ERROR(count(call, 0));
   const Attribute* value = call.attribute("value");
   if (value == nullptr) return wrong(call, "attribute value is missing");
-  HONE_ASSIGN_OR_RETURN(Constant c, parse_literal(module_, resolve(module_, *value)));
+  // A function that is inlined again has the elements that it had: decoded once, shared from then on.
+  const Attribute* literal = &resolve(module_, *value);
+  auto decoded = constants_.find(literal);
+  if (decoded == constants_.end()) {
+    HONE_ASSIGN_OR_RETURN(Constant fresh, parse_literal(module_, *literal));
+    decoded = constants_.emplace(literal, std::move(fresh)).first;
+  }
+  Constant c = decoded->second;
   Entry entry{.type = c.type, .value = {}, .numbers = {}};
   if (c.type.dtype == DType::kS32 && c.type.rank() <= 1 && c.type.elements() <= kMostSizes) {
     entry.numbers.emplace();

@@ -32,7 +32,9 @@ class Importer {
 
  private:
   static constexpr int kMaxCalls = 64;
-  static constexpr int kMaxOperations = 100'000;  // after inlining: a call in a call in a call has no bound otherwise
+  // After inlining: a call in a call in a call has no bound otherwise.
+  static constexpr int kMaxOperations = 100'000;
+  static constexpr int64_t kMaxOperands = 1'000'000;  // of all operations: ten for each
 
   // An operation under way.
   struct Call {
@@ -64,6 +66,11 @@ class Importer {
   Status check_attributes(const Call& call) const;
   Status bind_results(const Call& call, std::vector<Entry> results, size_t nodes_before, Environment* environment);
   void note(std::string text) const;
+  // Null: the module has none.
+  const Function* find_function(std::string_view name) const {
+    const auto at = functions_.find(name);
+    return at == functions_.end() ? nullptr : at->second;
+  }
 
   // ---- for handlers ----
   static Status wrong(const Call& call, std::string_view what);
@@ -103,13 +110,17 @@ class Importer {
 
   // ---- import_sums.cpp ----
   Result<std::string_view> reduced_by(const Call& call) const;
+  Entries reduce_truth(const Call& call, std::string_view by, std::vector<int64_t> axes);
   Entries top_k_of(const Call& call, int64_t k);
   Entries inline_call(const Call& call, std::string_view function);
 
   const Module& module_;
   const ImportOptions& options_;
   Graph graph_;
+  std::unordered_map<std::string_view, const Function*> functions_;
+  std::unordered_map<const Attribute*, Constant> constants_;  // literals that have been decoded
   int calls_ = 0, operations_ = 0;
+  int64_t operands_ = 0;
 };
 
 // A name that the text of a graph can have: other characters become _.

@@ -169,6 +169,13 @@ Importer::Entries Importer::real_dynamic_slice(const Call& call) {
       if (!whole && !d.is_static())
         return refused(call, fmt::format("bound {} must be a number or the size of dimension {}, which needs a name",
                                          to_string(d), i));
+      // A limit of -1 would be the end of the dimension in a graph, and is nothing in StableHLO.
+      if (!whole && d.value() < (part == 2 ? 1 : 0))
+        return wrong(call, fmt::format("the {} of dimension {} is {} and must be at least {}",
+                                       part == 0   ? "start"
+                                       : part == 1 ? "limit"
+                                                   : "stride",
+                                       i, d.value(), part == 2 ? 1 : 0));
       bounds[part].push_back(whole ? -1 : d.value());
     }
   }

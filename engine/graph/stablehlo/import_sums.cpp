@@ -82,6 +82,7 @@ Importer::Entries Importer::reduce(const Call& call) {
   HONE_RETURN_IF_ERROR(count(call, 2));
   HONE_ASSIGN_OR_RETURN(std::vector<int64_t> axes, integers(call, "dimensions"));
   HONE_ASSIGN_OR_RETURN(const std::string_view by, reduced_by(call));
+  if (call.operands[0].type.dtype == DType::kU8) return reduce_truth(call, by, std::move(axes));
   const bool sum = by == "stablehlo.add", max = by == "stablehlo.maximum";
   if (!sum && !max && by != "stablehlo.minimum")
     return refused(
@@ -90,7 +91,6 @@ Importer::Entries Importer::reduce(const Call& call) {
                     printable(by, 60)));
   HONE_ASSIGN_OR_RETURN(const std::vector<ValueId> operands, values(call));
   const DType dtype = type(operands[0]).dtype;
-  if (dtype == DType::kU8) return refused(call, "reductions of i1 are not supported");
   const TensorType& start = type(operands[1]);
   if (!start.dims.empty() || start.dtype != dtype)
     return wrong(call, "the initial value must be a scalar of the operand's type");
@@ -106,6 +106,43 @@ Importer::Entries Importer::reduce(const Call& call) {
   }
   HONE_ASSIGN_OR_RETURN(const ValueId all, broadcast_scalar(call, operands[1], reduced[0].type));
   return emit(call, sum ? OpKind::add : max ? OpKind::max : OpKind::min, {*reduced[0].value, all});
+}
+
+// Of truth values: all of them (and) or any of them (or), as the least or the greatest of 0 and 1. Of no elements a
+// minimum is inf and a maximum -inf, and "> 0" of these is what "and" and "or" of nothing are. Along axes of 1 nothing
+// is reduced: jnp.take writes its test of indices so.
+Importer::Entries Importer::reduce_truth(const Call& call, std::string_view by, std::vector<int64_t> axes) {
+  const bool all = by == "stablehlo.and" || by == "stablehlo.minimum";
+  if (!all && by != "stablehlo.or" && by != "stablehlo.maximum")
+    return refused(call, fmt::format("a body of {} on i1 is not supported; supported are stablehlo.and, stablehlo.or",
+                                     printable(by, 60)));
+  HONE_ASSIGN_OR_RETURN(const std::vector<ValueId> operands, values(call));
+  const TensorType x = type(operands[0]), start = type(operands[1]);
+  if (!start.dims.empty() || start.dtype != DType::kU8)
+    return wrong(call, "the initial value must be a scalar of the operand's type");
+  const Constant* c = graph_.constant(operands[1]);
+  const bool neutral = c != nullptr && (c->data[0] != std::byte{0}) == all;
+  const TensorType number{.dtype = DType::kF32, .dims = x.dims};
+  HONE_ASSIGN_OR_RETURN(const ValueId numbers, emit_value(call, OpKind::convert, {operands[0]}, {}, &number));
+  bool moves = true;
+  for (const int64_t d : axes) moves &= d >= 0 && d < x.rank() && surely_equal(x.dims[static_cast<size_t>(d)], Dim(1));
+  HONE_ASSIGN_OR_RETURN(const ValueId reduced,
+                        emit_value(call, OpKind::reduce, {numbers},
+                                   {{"kind", std::string(all ? "min" : "max")}, {"axes", std::move(axes)}}));
+  const TensorType to{.dtype = DType::kU8, .dims = type(reduced).dims};
+  ValueId truth = -1;
+  if (moves) {
+    HONE_ASSIGN_OR_RETURN(truth, emit_value(call, OpKind::reshape, {operands[0]}, {}, &to));
+  } else {
+    const NodeId zero = graph_.add_constant(Constant::splat_f32({DType::kF32, {}}, 0));
+    graph_.node(zero).line = call.op.line;
+    HONE_ASSIGN_OR_RETURN(const ValueId zeros, broadcast_scalar(call, graph_.result(zero), type(reduced)));
+    HONE_ASSIGN_OR_RETURN(truth,
+                          emit_value(call, OpKind::compare, {reduced, zeros}, {{"direction", std::string("GT")}}));
+  }
+  if (neutral) return std::vector<Entry>{{.type = to, .value = truth, .numbers = {}}};
+  HONE_ASSIGN_OR_RETURN(const ValueId first, broadcast_scalar(call, operands[1], to));
+  return emit(call, all ? OpKind::logical_and : OpKind::logical_or, {truth, first});
 }
 
 // ---- top_k ----

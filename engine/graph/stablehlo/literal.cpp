@@ -290,8 +290,10 @@ Result<std::vector<int64_t>> parse_integers(const Module& module, const Attribut
     }
   } else if (a.kind == Attribute::Kind::kDense && a.type && a.type->tensor &&
              (a.type->element == "i64" || a.type->element == "i32")) {
+    // Before anything is decoded: this is asked again for every call of a function.
+    HONE_ASSIGN_OR_RETURN(const TensorType type, tensor_type(*a.type));
+    if (type.elements() > static_cast<int64_t>(kMost)) return wrong(a.line, "more than 256 integers");
     HONE_ASSIGN_OR_RETURN(const Constant c, parse_literal(module, a));
-    if (c.type.elements() > static_cast<int64_t>(kMost)) return wrong(a.line, "more than 256 integers");
     for (int64_t i = 0; i < c.type.elements(); ++i) numbers.push_back(c.s32_at(i));
   } else {
     return wrong(a.line, "expected a list of integers");

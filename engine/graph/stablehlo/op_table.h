@@ -11,7 +11,7 @@
 
 namespace hone::graph::stablehlo {
 
-enum class OpForm : uint8_t { items, constant, slice, reduce, call, composite };
+enum class OpForm : uint8_t { items, constant, slice, reduce, call, composite, sharding };
 
 // Which method of Importer reads an operation.
 enum class OpHandler : uint8_t {

@@ -338,6 +338,7 @@ Result<Operation> Parser::operation() {
       HONE_ASSIGN_OR_RETURN(result.count, integer());
       if (result.count < 1 || result.count > 1024) return wrong("between 1 and 1024 results");
     }
+    if (op.results.size() == kMost) return wrong(fmt::format("at most {} results", kMost));
     op.results.push_back(result);
     if (take(',')) continue;
     HONE_RETURN_IF_ERROR(expect('='));
@@ -376,6 +377,7 @@ Status Parser::generic_operation(Operation* op) {
 }
 
 Status Parser::operand(Operation* op) {
+  if (op->operands.size() == kMost) return wrong(fmt::format("at most {} operands", kMost));
   ValueName value{.name = token_.text, .line = token_.line};
   const size_t end = token_.end;
   advance();

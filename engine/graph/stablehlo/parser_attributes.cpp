@@ -298,6 +298,7 @@ Status Parser::dialect_body(Attribute* a) {
       HONE_ASSIGN_OR_RETURN(Attribute value, attribute());
       if (a->find(word.text) != nullptr)
         return wrong_at(token_.begin, word.line, fmt::format("{} is given twice", printable(word.text, 40)));
+      if (a->entries.size() == kMost) return wrong(fmt::format("at most {} entries", kMost));
       a->entries.push_back({word.text, std::move(value)});
     } else {
       a->items.push_back(std::move(word));
@@ -324,6 +325,7 @@ Status Parser::maybe_dictionary(Attribute* into) {
     first = false;
     if (token_.kind != Token::Kind::kBare && token_.kind != Token::Kind::kString)
       return wrong("the name of an attribute");
+    if (into->entries.size() == kMost) return wrong(fmt::format("at most {} entries", kMost));
     const Token name = token_;
     advance();
     Attribute value;

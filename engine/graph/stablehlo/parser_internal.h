@@ -17,6 +17,7 @@ class Parser {
 
  private:
   static constexpr int kDepth = 64;
+  static constexpr size_t kMost = 4096;  // operands or results of an operation, entries of a dictionary
 
   // ---- words ----
   void advance() { token_ = lexer_.next(); }
@@ -78,6 +79,7 @@ class Parser {
   Status reducer(Operation* operation);
   Status pretty_call(Operation* operation);
   Status pretty_composite(Operation* operation);
+  Status pretty_sharding(Operation* operation);
   Result<Attribute> integer_list();
   static void set(Operation* operation, std::string_view name, Attribute value);
 

@@ -50,6 +50,8 @@ Status Parser::pretty_operation(Operation* op) {
       return pretty_call(op);
     case OpForm::composite:
       return pretty_composite(op);
+    case OpForm::sharding:
+      return pretty_sharding(op);
     case OpForm::items:
       break;
   }
@@ -293,6 +295,16 @@ Status Parser::pretty_composite(Operation* op) {
     HONE_RETURN_IF_ERROR(operand(op));
     if (!take(',')) break;
   }
+  HONE_RETURN_IF_ERROR(maybe_dictionary(&op->attributes));
+  return type_suffix(op);
+}
+
+// sdy.sharding_constraint %x <@mesh, [{"x"}, {}]> : t
+Status Parser::pretty_sharding(Operation* op) {
+  if (token_.kind != Token::Kind::kPercent) return wrong("an operand");
+  HONE_RETURN_IF_ERROR(operand(op));
+  if (!token_.is('<')) return wrong("'<'");
+  HONE_RETURN_IF_ERROR(balanced().status());
   HONE_RETURN_IF_ERROR(maybe_dictionary(&op->attributes));
   return type_suffix(op);
 }

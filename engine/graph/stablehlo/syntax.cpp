@@ -10,12 +10,6 @@ const Attribute* Attribute::find(std::string_view key) const {
   return nullptr;
 }
 
-const Function* Module::find(std::string_view function) const {
-  for (const Function& f : functions)
-    if (f.name == function) return &f;
-  return nullptr;
-}
-
 const Attribute& resolve(const Module& module, const Attribute& attribute) {
   const Attribute* a = &attribute;
   // An alias of itself ends too.

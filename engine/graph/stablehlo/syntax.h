@@ -112,8 +112,6 @@ struct Module {
   std::vector<Function> functions;
   std::map<std::string_view, Attribute> aliases;           // without #
   std::map<std::string_view, std::string_view> resources;  // blobs, "0x.." without quotes
-
-  const Function* find(std::string_view function) const;
 };
 
 // What #alias stands for, through aliases of aliases; the attribute itself where it is none or unknown.

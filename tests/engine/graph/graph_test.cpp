@@ -39,6 +39,14 @@ TEST(Dim, WhatDoesNotFitIsUnknown) {
   EXPECT_FALSE((s).evaluate({{"s", 2}}).ok());
 }
 
+// INT64_MIN has no opposite.
+TEST(Dim, TheLeastNumber) {
+  EXPECT_EQ(to_string(Dim(INT64_MIN) + Dim::symbol("s")), "s - 9223372036854775808");
+  EXPECT_EQ(to_string(Dim::symbol("s", INT64_MIN)), "-9223372036854775808*s");
+  EXPECT_FALSE(Dim::divide(Dim(INT64_MIN), -1).has_value());
+  EXPECT_EQ(to_string(Dim::divide(Dim::symbol("s") + Dim(3), -1).value()), "-s - 3");
+}
+
 TEST(Dim, Equality) {
   const Dim s = Dim::symbol("s"), t = Dim::symbol("t");
   EXPECT_TRUE(surely_equal(s, s) && possibly_equal(s, t) && possibly_equal(s, 4) && possibly_equal(Dim::unknown(), 4));
@@ -64,6 +72,31 @@ TEST(GraphEdit, ReplacingAndErasingKeepsUsesAndNames) {
   EXPECT_EQ(g.add_node(OpKind::neg, {x}, {}, {type_of("f32[2, 3]")}, "a", g.order().front()), g.order().front());
   EXPECT_EQ(g.node(g.order().front()).name, "a");  // the name is free again
   EXPECT_TRUE(verify(g).ok()) << verify(g).message();
+}
+
+// One value as many operands of a node, with uses by others before and after: erasing drops the node's uses alone.
+TEST(GraphEdit, ErasingDropsEveryUseOfItsOwn) {
+  Graph g;
+  const ValueId x = g.add_input("x", type_of("f32[1]")), y = g.add_input("y", type_of("f32[1]"));
+  const NodeId first = g.add_node(OpKind::neg, {x}, {}, {type_of("f32[1]")});
+  std::vector<ValueId> operands(20'000, x);
+  operands[7] = y;
+  const auto joined = [&] {
+    return g.add_node(OpKind::concatenate, operands, {{"axis", int64_t{0}}}, {type_of("f32[20000]")});
+  };
+  const NodeId many = joined(), more = joined();
+  const NodeId last = g.add_node(OpKind::exp, {x}, {}, {type_of("f32[1]")});
+  g.erase(many);
+  EXPECT_THAT(g.value(y).uses, ::testing::ElementsAre(Use{more, 7}));
+  EXPECT_THAT(g.value(x).uses, ::testing::SizeIs(20'001));
+  g.replace_uses(x, y);
+  EXPECT_THAT(g.value(x).uses, ::testing::IsEmpty());
+  EXPECT_THAT(g.value(y).uses, ::testing::SizeIs(20'002));
+  EXPECT_TRUE(verify(g).ok()) << verify(g).message();
+  g.set_outputs({g.result(first), g.result(last)});
+  EXPECT_EQ(g.erase_dead(), 1);
+  EXPECT_THAT(g.order(), ::testing::ElementsAre(first, last));
+  EXPECT_THAT(g.value(y).uses, ::testing::ElementsAre(Use{first, 0}, Use{last, 0}));
 }
 
 TEST(GraphEdit, TakenNamesBecomeOthers) {

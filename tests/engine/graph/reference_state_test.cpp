@@ -164,6 +164,14 @@ TEST(BindSymbols, WhatNothingSaysIsAnError) {
             "input x, dimension 0 is 5, and nothing says which symbols of a + b make it so");
 }
 
+TEST(BindSymbols, ADifferenceBeyond64BitsIsAnError) {
+  const Result<Graph> g = parse(
+      "graph @g { symbol s in 0..8 symbol t in 0..8 input %x : f32[t] input %y : f32[s - 1152921504606846976*t] }");
+  ASSERT_TRUE(g.ok()) << g.status().message();
+  EXPECT_EQ(bind_symbols(*g, std::vector<Ints>{{8}, {5}}, 0).status().message(),
+            "input y, dimension 0 is 5 and must be s - 1152921504606846976*t: no s gives that");
+}
+
 TEST(Evaluate, InputsAreChecked) {
   const std::string body = "input %x : f32[s]\n%y = neg(%x) : f32[s]";
   EXPECT_EQ(error_of(body, "%y", {s32({2}, {1, 2})}), "input x is s32 and must be f32");

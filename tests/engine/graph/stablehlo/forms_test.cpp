@@ -18,6 +18,13 @@ std::vector<Tensor> run(const std::string& body, const std::string& results, std
 std::vector<float> floats(const Tensor& t) { return {t.as<float>().begin(), t.as<float>().end()}; }
 std::vector<int32_t> ints(const Tensor& t) { return {t.as<int32_t>().begin(), t.as<int32_t>().end()}; }
 
+std::string replaced(std::string text, const std::vector<std::pair<std::string, std::string>>& pairs) {
+  for (const auto& [from, to] : pairs)
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  return text;
+}
+
 // ---- gather ----
 
 std::string gather(const std::string& operands, const std::string& numbers, const std::string& sizes,
@@ -121,6 +128,39 @@ TEST(StablehloForms, CallsOfWhatStablehloDoesNotHave) {
               5);
 }
 
+// What XLA and Shardy say of devices and of the order of bytes changes no value.
+TEST(StablehloForms, LayoutsAndShardings) {
+  const std::string body = R"(
+    %0 = stablehlo.transpose %x, dims = [1, 0] {result_layout = dense<[0, 1]> : tensor<2xindex>, xla_shape = "f32[4,3]{0,1}"} : (tensor<3x4xf32>) -> tensor<4x3xf32>
+    %1 = sdy.sharding_constraint %0 <@mesh, [{"x", ?}, {}], replicated={"y"}> : tensor<4x3xf32>
+    %2 = "sdy.sharding_constraint"(%1) <{sharding = #sdy.sharding<@mesh, [{}, {}]>}> : (tensor<4x3xf32>) -> tensor<4x3xf32>
+    %3 = stablehlo.reshape %2 {source_layout = dense<[0, 1]> : tensor<2xindex>, operand_layouts = [dense<0> : tensor<1xindex>]} : (tensor<4x3xf32>) -> tensor<12xf32>
+    return %3 : tensor<12xf32>)";
+  EXPECT_THAT(floats(run(body, "tensor<12xf32>")[0]), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
+}
+
+// A function that is called twice has its elements once.
+TEST(StablehloForms, ConstantsOfFunctionsAreShared) {
+  const Graph graph = import_or_throw(R"(module {
+    func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>
+      %1 = call @f(%0) : (tensor<2xf32>) -> tensor<2xf32>
+      return %1 : tensor<2xf32>
+    }
+    func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %c = stablehlo.constant dense<[3.0, 5.0]> : tensor<2xf32>
+      %0 = stablehlo.multiply %x, %c : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }
+  })");
+  std::vector<const std::byte*> elements;
+  for (const NodeId id : graph.order())
+    if (graph.node(id).op == OpKind::constant) elements.push_back(graph.node(id).constant->data.data());
+  ASSERT_EQ(elements.size(), 2u);
+  EXPECT_EQ(elements[0], elements[1]);
+  EXPECT_THAT(floats(evaluate_or_throw(graph, {Tensor::f32({2}, std::vector<float>{1, 2})})[0]), ElementsAre(9, 50));
+}
+
 TEST(StablehloForms, FunctionsAreInlinedWithTheirOwnNames) {
   const std::string text = R"(module @m {
     sdy.mesh @mesh = <["x"=2]>
@@ -172,6 +212,41 @@ TEST(StablehloForms, ReductionsWithABody) {
     }
     return %0 : tensor<f32>)";
   EXPECT_THAT(floats(run(body, "tensor<f32>")[0]), ElementsAre(66));
+}
+
+// Of truth values: along an axis of 1, as jnp.take writes it, a reshape; else numbers; an initial value takes part.
+TEST(StablehloForms, ReductionsOfTruthValues) {
+  const auto reduced = [](const std::string& op, const std::string& init, const std::string& axes,
+                          const std::string& to) {
+    const std::string text = R"(func.func @main() -> tensor<TOxi32> {
+      %x = stablehlo.constant dense<[[[true], [true], [false]], [[true], [true], [true]], [[false], [false], [false]]]> : tensor<3x3x1xi1>
+      %c = stablehlo.constant dense<INIT> : tensor<i1>
+      %0 = stablehlo.reduce(%x init: %c) applies stablehlo.OP across dimensions = [AXES] : (tensor<3x3x1xi1>, tensor<i1>) -> tensor<TOxi1>
+      %1 = stablehlo.convert %0 : (tensor<TOxi1>) -> tensor<TOxi32>
+      return %1 : tensor<TOxi32>
+    })";
+    return import_or_throw(replaced(text, {{"TO", to}, {"INIT", init}, {"OP", op}, {"AXES", axes}}));
+  };
+  const auto numbers = [](const Graph& graph) { return ints(evaluate_or_throw(graph, {})[0]); };
+  EXPECT_THAT(numbers(reduced("and", "true", "1", "3x1")), ElementsAre(0, 1, 0));
+  EXPECT_THAT(numbers(reduced("or", "false", "1", "3x1")), ElementsAre(1, 1, 0));
+  EXPECT_THAT(numbers(reduced("and", "false", "1", "3x1")), ElementsAre(0, 0, 0));
+  EXPECT_THAT(numbers(reduced("or", "true", "1, 2", "3")), ElementsAre(1, 1, 1));
+  const Graph moved = reduced("and", "true", "2", "3x3");
+  EXPECT_THAT(numbers(moved), ElementsAre(1, 1, 0, 1, 1, 1, 0, 0, 0));
+  ASSERT_EQ(moved.order().size(), 3u);
+  EXPECT_EQ(moved.node(moved.order()[1]).op, OpKind::reshape);
+  // All and any of nothing.
+  for (const bool all : {true, false}) {
+    const std::string text = R"(func.func @main(%x: tensor<2x0xi1>) -> tensor<2xi32> {
+      %c = stablehlo.constant dense<INIT> : tensor<i1>
+      %0 = stablehlo.reduce(%x init: %c) applies stablehlo.OP across dimensions = [1] : (tensor<2x0xi1>, tensor<i1>) -> tensor<2xi1>
+      %1 = stablehlo.convert %0 : (tensor<2xi1>) -> tensor<2xi32>
+      return %1 : tensor<2xi32>
+    })";
+    const Graph graph = import_or_throw(replaced(text, {{"INIT", all ? "true" : "false"}, {"OP", all ? "and" : "or"}}));
+    EXPECT_THAT(ints(evaluate_or_throw(graph, {Tensor::make(DType::kU8, {2, 0})})[0]), testing::Each(all ? 1 : 0));
+  }
 }
 
 // ---- elements ----

@@ -120,6 +120,28 @@ const Rejection kRejections[] = {
     {"DynamicShape", "%0 = stablehlo.dynamic_reshape %x, %i : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<?x?xf32>",
      kUnsupported,
      "line 2: stablehlo.dynamic_reshape: the shape must be of numbers, get_dimension_size and sums of them"},
+    {"SliceLimit",
+     "%s = stablehlo.constant dense<0> : tensor<2xi32>\n%l = stablehlo.constant dense<[2, -1]> : tensor<2xi32>\n"
+     "%t = stablehlo.constant dense<1> : tensor<2xi32>\n%0 = stablehlo.real_dynamic_slice %x, %s, %l, %t : "
+     "(tensor<2x3xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x?xf32>",
+     kInvalid, "line 5: stablehlo.real_dynamic_slice: the limit of dimension 1 is -1 and must be at least 0"},
+    {"SliceStart",
+     "%s = stablehlo.constant dense<[0, -1]> : tensor<2xi32>\n%l = stablehlo.constant dense<[2, 3]> : tensor<2xi32>\n"
+     "%t = stablehlo.constant dense<1> : tensor<2xi32>\n%0 = stablehlo.real_dynamic_slice %x, %s, %l, %t : "
+     "(tensor<2x3xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x?xf32>",
+     kInvalid, "line 5: stablehlo.real_dynamic_slice: the start of dimension 1 is -1 and must be at least 0"},
+    {"SliceStride",
+     "%s = stablehlo.constant dense<0> : tensor<2xi32>\n%l = stablehlo.constant dense<[2, 3]> : tensor<2xi32>\n"
+     "%t = stablehlo.constant dense<[1, 0]> : tensor<2xi32>\n%0 = stablehlo.real_dynamic_slice %x, %s, %l, %t : "
+     "(tensor<2x3xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x?xf32>",
+     kInvalid, "line 5: stablehlo.real_dynamic_slice: the stride of dimension 1 is 0 and must be at least 1"},
+    {"ReduceTruthBody",
+     "%t = stablehlo.constant dense<true> : tensor<2xi1>\n%c = stablehlo.constant dense<false> : tensor<i1>\n%0 = "
+     "stablehlo.reduce(%t init: %c) applies stablehlo.xor across dimensions = [0] : (tensor<2xi1>, tensor<i1>) -> "
+     "tensor<i1>",
+     kUnsupported, "line 4: stablehlo.reduce: a body of stablehlo.xor on i1 is not supported; supported are "},
+    {"FunctionTwice", "module { func.func @main() { return }\nfunc.func @main() { return } }", kInvalid,
+     "line 2: function @main is there twice"},
     {"NoReturn", "func.func @main() { }", kInvalid, "a function must end in return"},
     {"AfterReturn", "return %x : tensor<2x3xf32>\n%0 = stablehlo.add %x, %x : tensor<2x3xf32>", kInvalid,
      "line 2: operations after a return"},
@@ -180,6 +202,39 @@ TEST(StablehloRejections, DepthIsBounded) {
   std::string regions = "func.func @main() {\n";
   for (int i = 0; i < 100'000; ++i) regions += "\"x.y\"() ({\n";
   EXPECT_FALSE(import_stablehlo(regions).ok());
+}
+
+std::string message_of(const std::string& text) {
+  const Result<Graph> graph = import_stablehlo(text);
+  return graph.ok() ? "" : std::string(graph.status().message());
+}
+
+// Lists that a reader would go through again and again; and one value a million times over.
+TEST(StablehloRejections, ListsAreBounded) {
+  const auto list = [](int n, const std::string& item, const std::string& between) {
+    std::string text;
+    for (int i = 0; i < n; ++i) text += (i ? between : "") + item + (item == "a" ? std::to_string(i) + " = 1" : "");
+    return text;
+  };
+  const std::string head = "func.func @main(%x: tensor<1xf32>) {\n";
+  const auto joined = [&](int n) {
+    return "stablehlo.concatenate " + list(n, "%x", ", ") + ", dim = 0 : (" + list(n, "tensor<1xf32>", ", ") +
+           ") -> tensor<" + std::to_string(n) + "xf32>\n";
+  };
+  EXPECT_EQ(message_of(head + "%0 = " + joined(4096) + "return }"), "");
+  EXPECT_THAT(message_of(head + "%0 = " + joined(4097) + "return }"), HasSubstr("expected at most 4096 operands"));
+  EXPECT_THAT(message_of(head + list(4097, "%r", ", ") + " = stablehlo.tanh %x : tensor<1xf32>\nreturn }"),
+              HasSubstr("expected at most 4096 results"));
+  EXPECT_EQ(message_of("module attributes {" + list(4096, "a", ", ") + "} { " + head + "return } }"), "");
+  EXPECT_THAT(message_of("module attributes {" + list(4097, "a", ", ") + "} { " + head + "return } }"),
+              HasSubstr("expected at most 4096 entries"));
+  std::string twice = "func.func private @f0(%x: tensor<1xf32>) {\n%0 = " + joined(4096) + "return }\n";
+  for (int i = 1; i < 9; ++i)
+    twice += "func.func private @f" + std::to_string(i) + "(%x: tensor<1xf32>) {\ncall @f" + std::to_string(i - 1) +
+             "(%x) : (tensor<1xf32>) -> ()\ncall @f" + std::to_string(i - 1) +
+             "(%x) : (tensor<1xf32>) -> ()\nreturn }\n";
+  EXPECT_THAT(message_of(twice + head + "call @f8(%x) : (tensor<1xf32>) -> ()\nreturn }"),
+              HasSubstr("line 2: more than 1000000 operands after inlining"));
 }
 
 // A call in a call in a call, each twice: the text is short, what it means is not.
