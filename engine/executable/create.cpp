@@ -51,15 +51,21 @@ Result<AlignedBuffer> counted(DType dtype, int64_t count) {
   return memory;
 }
 
-// Values that a step other than a matmul's B reads.
+// Weights that are packed when their step is prepared: a matmul's B, those of experts.
+bool is_packed(const Graph& g, const graph::Node& n, size_t operand) {
+  if (n.op == OpKind::matmul) return operand == 1 && g.constant(n.operands[1]) != nullptr;
+  return n.op == OpKind::experts && operand >= 3;
+}
+
+// Values that steps read where they lie.
 std::vector<ValueId> read_in_place(const passes::Compilation& c) {
   std::vector<ValueId> values;
   for (const passes::Dispatch& d : c.dispatches) {
-    if (d.kind == passes::DispatchKind::kView || d.kind == passes::DispatchKind::kExperts) continue;
-    for (const ValueId v : d.inputs) {
-      const bool packed = d.kind == passes::DispatchKind::kMatmul && c.graph.node(d.nodes[0]).op == OpKind::matmul &&
-                          c.graph.node(d.nodes[0]).operands[1] == v && c.graph.constant(v) != nullptr;
-      if (!packed && c.placements.contains(v)) values.push_back(v);
+    if (d.kind == passes::DispatchKind::kView) continue;
+    for (const graph::NodeId id : d.nodes) {
+      const graph::Node& n = c.graph.node(id);
+      for (size_t i = 0; i < n.operands.size(); ++i)
+        if (!is_packed(c.graph, n, i) && c.placements.contains(n.operands[i])) values.push_back(n.operands[i]);
     }
   }
   return values;
@@ -98,6 +104,18 @@ void drop_constants(Graph& g) {
 }
 
 // ---- inputs, outputs, guards ----
+
+// By the type of some value.
+bool is_used(const Graph& g, std::string_view symbol) {
+  const auto uses = [&](ValueId v) {
+    const graph::Shape& dims = g.value(v).type.dims;
+    return std::any_of(dims.begin(), dims.end(), [&](const Dim& d) { return d.uses(symbol); });
+  };
+  if (std::any_of(g.inputs().begin(), g.inputs().end(), uses)) return true;
+  return std::any_of(g.order().begin(), g.order().end(), [&](graph::NodeId id) {
+    return std::any_of(g.node(id).results.begin(), g.node(id).results.end(), uses);
+  });
+}
 
 Status describe_inputs(const Preparation& p, ExecutablePlan::Impl& plan) {
   const Graph& g = p.compilation.graph;

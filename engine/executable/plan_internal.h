@@ -38,6 +38,7 @@ class ExecutablePlan::Impl {
   Engine engine;
   passes::Compilation compilation;
   std::vector<std::string> symbols;
+  std::vector<int64_t> least;  // value of a symbol that no dimension has
   int position_symbol = -1;
   Size tokens;
   std::vector<Input> inputs;

@@ -73,7 +73,11 @@ runtime::NodeScope::Split allowed_split(const graph::Graph& graph, const passes:
   const auto extent = [&](const std::string& name) -> graph::Dim {
     if (name == "batch") return batched ? dims[0] : graph::Dim(1);
     if (name == "heads") return dims[dims.size() - 2];
-    if (name == "rows") return dims.front();
+    if (name == "rows") {
+      graph::Dim rows(1);
+      for (size_t i = 0; i + 1 < dims.size(); ++i) rows = rows * dims[i];
+      return rows;
+    }
     return graph::Dim(2);  // columns, experts: never one
   };
   const bool none = std::all_of(n.schedule->parallel_dims.begin(), n.schedule->parallel_dims.end(),

@@ -163,16 +163,32 @@ class Translator {
       for (size_t i = 0; i < outer; ++i) operand.strides[i] = at.strides[i];
       return std::pair(operand, Columns::kOne);
     }
-    const bool along_rows = dims.size() == 1 && !domain_.empty() && surely_equal(dims[0], domain_.back());
-    if (as != RowClass::kFull && !along_rows)
+    if (as != RowClass::kFull)
       return unsupported(fmt::format("{}: {} lies across rows of {}", d_.name, p_.compilation.graph.value(v).name,
                                      to_string(graph::TensorType{DType::kF32, domain_})));
-    if (as == RowClass::kFull)
-      for (size_t i = 0; i < outer; ++i) operand.strides[i] = at.strides[i];
+    for (size_t i = 0; i < outer; ++i) operand.strides[i] = at.strides[i];
     operand.column_stride = at.strides.back();
-    if (surely_equal(operand.column_stride, Dim(1))) return std::pair(operand, Columns::kDense);
-    if (surely_equal(operand.column_stride, Dim(0))) return std::pair(operand, Columns::kOne);
-    return std::pair(operand, Columns::kStrided);
+    return std::pair(operand, columns_by(operand.column_stride));
+  }
+
+  static Columns columns_by(const Dim& stride) {
+    if (surely_equal(stride, Dim(1))) return Columns::kDense;
+    return surely_equal(stride, Dim(0)) ? Columns::kOne : Columns::kStrided;
+  }
+
+  // A weight [columns] of all rows. Where rows are as many as columns its type does not say which it goes along.
+  Result<Value> load_weight(ValueId v) {
+    const graph::Constant* constant = p_.compilation.graph.constant(v);
+    if (constant != nullptr && constant->splat) return Value{builder_.constant(constant->f32_at(0))};
+    if (!p_.compilation.placements.contains(v))
+      return unsupported(
+          fmt::format("{}: {} is computed among its own rows", d_.name, p_.compilation.graph.value(v).name));
+    RowOperand operand{.value = v, .buffer = p_.placement(v).buffer, .offset = Dim(0), .strides = {}};
+    operand.strides.assign(static_cast<size_t>(outer_of(domain_)), Dim(0));
+    operand.column_stride = p_.placement(v).strides[0];
+    const Columns columns = columns_by(operand.column_stride);
+    work_.operands.push_back(std::move(operand));
+    return Value{builder_.load(builder_.in(columns))};
   }
 
   Result<Value> load(ValueId v) {
@@ -186,8 +202,11 @@ class Translator {
     } else {
       HONE_ASSIGN_OR_RETURN(const auto described, operand_of(v));
       const DType dtype = memory_dtype(v);
-      loaded.step = builder_.load(builder_.in(described.second, dtype));
+      Columns columns = described.second;
+      if (dtype == DType::kU8 && columns == Columns::kOne) columns = Columns::kStrided;  // bytes are read in columns
+      loaded.step = builder_.load(builder_.in(columns, dtype));
       work_.operands.push_back(described.first);
+      if (columns != described.second) work_.operands.back().column_stride = Dim(0);
       if (p_.type(v).dtype == DType::kU8) {
         if (dtype == DType::kU8) loaded.step = builder_.apply(StepOp::kToFloat, loaded.step);
         loaded = from_number(loaded.step);
@@ -319,12 +338,12 @@ class Translator {
   Result<Value> emit_norm(const Node& n) {
     HONE_ASSIGN_OR_RETURN(const int64_t columns, fixed_columns(n));
     HONE_ASSIGN_OR_RETURN(const Value x, load(n.operands[0]));
-    HONE_ASSIGN_OR_RETURN(const Value w, load(n.operands[1]));
+    HONE_ASSIGN_OR_RETURN(const Value w, load_weight(n.operands[1]));
     const float eps = static_cast<float>(n.number("eps"));
     if (n.op == OpKind::rms_norm) return Value{rows::emit_rms_norm(builder_, x.step, w.step, columns, eps)};
     const int scaled = rows::emit_layer_norm(builder_, x.step, w.step, columns, eps);
     if (n.operands.size() < 3) return Value{scaled};
-    HONE_ASSIGN_OR_RETURN(const Value bias, load(n.operands[2]));
+    HONE_ASSIGN_OR_RETURN(const Value bias, load_weight(n.operands[2]));
     return Value{builder_.apply(StepOp::kAdd, scaled, bias.step)};
   }
 

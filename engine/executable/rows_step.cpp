@@ -8,6 +8,7 @@
 #include "engine/executable/row_program_internal.h"
 #include "engine/graph/rope_table.h"
 #include "engine/passes/form_dispatches.h"
+#include "engine/passes/plan_memory.h"
 #include "engine/row_kernel_internal.h"
 #include "kernels/op/region.h"
 #include "kernels/rows/arguments.h"
@@ -42,27 +43,33 @@ class RowsStep final : public Step {
   Status run(const Call& call) const override {
     const rows::RowProgram& program = kernel->program();
     rows::RowArgs args;
-    double elements = 1;
     for (int i = 0; i < program.outer; ++i) {
       args.extents[static_cast<size_t>(i)] = extents[static_cast<size_t>(i)].at(call.symbols);
-      elements *= static_cast<double>(args.extents[static_cast<size_t>(i)]);
+      if (args.extents[static_cast<size_t>(i)] == 0) return {};
     }
     if (program.n == rows::kRuntime) args.n = columns.at(call.symbols);
-    elements *= static_cast<double>(program.n == rows::kRuntime ? args.n : program.n);
-    if (elements == 0) return {};
     for (size_t i = 0; i < operands.size(); ++i) HONE_RETURN_IF_ERROR(set_operand(call, i, args));
-    const bool pays = schedule != nullptr &&
-                      op::region_pays(kWorkPerElement * elements * static_cast<double>(operands.size()), min_work);
-    return kernel->run(args, pays ? schedule : nullptr, {.op = kind, .node = name});
+    return kernel->run(args, schedule_for(call.symbols), {.op = kind, .node = name});
   }
 
-  Result<StepReport> report(std::span<const int64_t>) const override {
+  // Threads for what they pay for.
+  runtime::Schedule* schedule_for(std::span<const int64_t> symbols) const {
+    const rows::RowProgram& program = kernel->program();
+    double elements = static_cast<double>(program.n == rows::kRuntime ? columns.at(symbols) : program.n);
+    for (int i = 0; i < program.outer; ++i)
+      elements *= static_cast<double>(extents[static_cast<size_t>(i)].at(symbols));
+    const double work = kWorkPerElement * elements * static_cast<double>(operands.size());
+    return schedule != nullptr && op::region_pays(work, min_work) ? schedule : nullptr;
+  }
+
+  Result<StepReport> report(std::span<const int64_t> symbols) const override {
+    const runtime::Schedule* const on = schedule_for(symbols);
     return StepReport{.kernel = kernel->name(),
                       .plan = rows::to_string(kernel->program()),
                       .codegen = kernel->codegen(),
                       .numerics = "lanes16",
                       .reason = "default",
-                      .threads = schedule == nullptr ? 1 : schedule->parallelism()};
+                      .threads = on == nullptr ? 1 : on->parallelism()};
   }
 
   Status set_operand(const Call& call, size_t i, rows::RowArgs& args) const {
@@ -118,6 +125,10 @@ Status prepare_rope(Preparation& p, const Dispatch& d, const Node& n, Steps& ste
   const bool gathered = n.operands.size() > 2;
   const Dim offset = n.dim("offset").value_or(Dim(0));
   HONE_ASSIGN_OR_RETURN(const int64_t most, p.largest(offset + dims[rank - 3]));
+  HONE_ASSIGN_OR_RETURN(const int64_t least, passes::smallest(p.compilation.graph, offset));
+  if (least < 0)
+    return unsupported(
+        fmt::format("rope {}: its offset {} can be {}; positions start at 0", n.name, to_string(offset), least));
   const int64_t d_half = dims.back().value() / 2;
   const int64_t table_rows = gathered ? std::max<int64_t>(most, kMaxPosition) : most;
   HONE_ASSIGN_OR_RETURN(const Preparation::RopeTable table, rope_table(p, n, table_rows));

@@ -54,6 +54,8 @@ Status ExecutablePlan::Impl::bind(std::span<const InputTensor> tensors, int64_t 
         values[static_cast<size_t>(symbol)] = tensors[i].shape[d];
     }
   }
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0) values[i] = least[i];
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t d = 0; d < inputs[i].dims.size(); ++d) {
       const int64_t must = inputs[i].dims[d].size.at(values);
@@ -95,6 +97,7 @@ class Session::Impl {
   Status run(std::span<const InputTensor> inputs, std::span<const OutputTensor> outputs) {
     HONE_RETURN_IF_ERROR(plan_->bind(inputs, position_, values_));
     HONE_RETURN_IF_ERROR(set_operands(inputs, outputs));
+    HONE_RETURN_IF_ERROR(forget(position_));  // what a call has left that ended in an exception
     const Call call{.symbols = values_, .bases = bases_, .caches = caches_};
     Status status;
     for (size_t i = 0; i < plan_->steps.size() && status.ok(); ++i) status = run_step(call, i);

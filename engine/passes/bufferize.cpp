@@ -211,7 +211,9 @@ class Bufferizer {
     const NodeId copy = g_.add_node(OpKind::reshape, {from}, {}, {type(from)}, g_.value(from).name + "_dense", id);
     const ValueId to = g_.result(copy);
     g_.set_operand(id, operand, to);
-    std::replace(d.inputs.begin(), d.inputs.end(), from, to);
+    const auto& operands = g_.node(id).operands;  // another of which may be `from` still
+    if (std::find(operands.begin(), operands.end(), from) == operands.end()) std::erase(d.inputs, from);
+    d.inputs.push_back(to);
     Dispatch copying;
     copying.kind = DispatchKind::kRows;
     copying.name = g_.node(copy).name;
@@ -262,7 +264,9 @@ class Bufferizer {
     const Placement* p = find(v);
     if (p == nullptr) return {};  // in the cache
     const size_t rank = p->strides.size();
-    const bool fits = surely_equal(p->strides[rank - 1], Dim(1)) && p->strides[rank - 3].is_static();
+    const Dim& size = type(v).dims[rank - 1];
+    const bool fits = surely_equal(p->strides[rank - 1], Dim(1)) && p->strides[rank - 3].is_static() &&
+                      (!size.is_static() || p->strides[rank - 3].value() >= size.value());
     if (!fits) copy_operand(d, id, operand, "a copy: its rows are not a fixed distance apart");
     return {};
   }
@@ -287,27 +291,35 @@ class Bufferizer {
     }
     HONE_RETURN_IF_ERROR(prepare_rows(d, id, 0));
     if (g_.constant(g_.node(id).operands[1]) == nullptr) HONE_RETURN_IF_ERROR(prepare_rows(d, id, 1));
+    return prepare_epilogue(d, id);
+  }
+
+  Status prepare_epilogue(Dispatch& d, NodeId id) {
     const ValueId out = g_.node(id).results[0];
-    int64_t distance = 0;
-    for (size_t i = 2; i < g_.node(id).operands.size(); ++i) {
-      const ValueId v = g_.node(id).operands[i];
-      if (type(v).rank() < 2) {
-        HONE_RETURN_IF_ERROR(prepare_dense(d, id, static_cast<int>(i)));  // bias
+    std::vector<int> laid_as_result;
+    std::set<int64_t> distances;
+    int64_t columns = 0;
+    for (int i = 2; i < static_cast<int>(g_.node(id).operands.size()); ++i) {
+      if (type(operand(id, i)).rank() < 2) {  // bias
+        HONE_RETURN_IF_ERROR(prepare_dense(d, id, i));
         continue;
       }
-      HONE_RETURN_IF_ERROR(prepare_rows(d, id, static_cast<int>(i)));
-      const int64_t stride = as_rows(type(v), *find(g_.node(id).operands[i]))->stride;
-      const bool output_is_dense = g_.is_output(out) && stride != as_rows(type(v), *find(v))->columns;
-      if ((distance != 0 && stride != distance) || output_is_dense) {
-        copy_operand(d, id, static_cast<int>(i), "a copy: it has to lie as the result does");
-        distance = 0;
-      } else {
-        distance = stride;
-      }
+      HONE_RETURN_IF_ERROR(prepare_rows(d, id, i));
+      laid_as_result.push_back(i);
+      const Rows rows = *as_rows(type(operand(id, i)), *find(operand(id, i)));
+      distances.insert(rows.stride);
+      columns = rows.columns;
     }
-    if (distance != 0 && !g_.is_output(out)) c_.layouts[out] = {distance, "as the operands of its epilogue"};
+    if (laid_as_result.empty()) return {};
+    const int64_t distance = distances.size() == 1 && !g_.is_output(out) ? *distances.begin() : columns;
+    for (const int i : laid_as_result)
+      if (as_rows(type(operand(id, i)), *find(operand(id, i)))->stride != distance)
+        copy_operand(d, id, i, "a copy: it has to lie as the result does");
+    if (!g_.is_output(out)) c_.layouts[out] = {distance, "as the operands of its epilogue"};
     return {};
   }
+
+  ValueId operand(NodeId id, int i) const { return g_.node(id).operands[static_cast<size_t>(i)]; }
 
   // RoPE writes where it reads if no other dispatch reads those elements.
   bool place_in_place(const Dispatch& d) {
@@ -315,6 +327,8 @@ class Bufferizer {
     if (n.op != OpKind::rope || g_.is_output(n.results[0])) return false;
     const Placement* p = find(n.operands[0]);
     if (p == nullptr || c_.buffers[static_cast<size_t>(p->buffer)].kind != Buffer::Kind::kIntermediate) return false;
+    for (size_t i = 0; i < p->strides.size(); ++i)  // rows that share memory would be turned again and again
+      if (surely_equal(p->strides[i], Dim(0)) && !surely_equal(type(n.operands[0]).dims[i], Dim(1))) return false;
     if (!reads_alone(n.operands[0], n.id)) return false;
     c_.placements[n.results[0]] = *p;
     c_.notes.push_back(
@@ -335,8 +349,10 @@ class Bufferizer {
         if (u.node != user && !disjoint_slices(g_.node(u.node), *through)) return false;
     }
     if (def == nullptr) return false;
+    if (def->op == OpKind::broadcast) return false;
     if (def->op != OpKind::slice && def->op != OpKind::reshape && def->op != OpKind::transpose) return true;
-    return find(v)->buffer == find(def->operands[0])->buffer ? reads_alone(def->operands[0], def->id) : true;
+    const Placement* from = find(def->operands[0]);  // none: the value stays inside the dispatch that shows it
+    return from == nullptr || find(v)->buffer != from->buffer || reads_alone(def->operands[0], def->id);
   }
 
   static bool disjoint_slices(const Node& a, const Node& b) {

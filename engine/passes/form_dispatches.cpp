@@ -76,7 +76,7 @@ class Former {
     c_.dispatches.clear();
     HONE_RETURN_IF_ERROR(legalize_dot_generals(g_));
     add_computed_masks();
-    separate_outputs();
+    HONE_RETURN_IF_ERROR(separate_outputs());
     for (const NodeId id : g_.order()) HONE_RETURN_IF_ERROR(place(g_.node(id)));
     for (Dispatch& d : c_.dispatches) connect(d);
     for (const Dispatch& d : c_.dispatches)
@@ -158,16 +158,38 @@ class Former {
     }
   }
 
+  // Bytes that lie one after another along the last axis, where the caller or the graph has them.
   bool has_bytes(ValueId v) const {
     const Node* def = g_.definition(v);
-    return def == nullptr || def->op == OpKind::constant || (is_view(def->op) && has_bytes(def->operands[0]));
+    if (def == nullptr) return true;
+    if (def->op == OpKind::constant) return !def->constant->splat;
+    if (!is_view(def->op)) return false;
+    const ValueId from = def->operands[0];
+    const Shape &in = g_.value(from).type.dims, &out = g_.value(v).type.dims;
+    if (in.empty() || out.empty() || !has_bytes(from)) return false;
+    const auto last = static_cast<int64_t>(out.size()) - 1;
+    const auto dims = def->integers("dims"), perm = def->integers("perm"), stride = def->integers("stride");
+    switch (def->op) {
+      case OpKind::slice:
+        return stride.empty() || stride.back() == 1;
+      case OpKind::transpose:
+        return perm.back() == last;
+      case OpKind::broadcast:
+        return dims.back() == last && surely_equal(in.back(), out.back());
+      default: {  // a reshape of what is dense is no copy
+        const Node* owner = g_.definition(from);
+        return owner == nullptr || owner->op == OpKind::constant;
+      }
+    }
   }
 
   // An output that no dispatch would write (an input, a constant, a view, one that is given twice) becomes a copy.
-  void separate_outputs() {
+  Status separate_outputs() {
     std::vector<ValueId> outputs = g_.outputs();
     std::set<ValueId> written;
     for (ValueId& v : outputs) {
+      if (g_.value(v).type.dtype == DType::kU8)
+        return unsupported(fmt::format("output {} is u8: outputs are f32 or s32, convert it", g_.value(v).name));
       const Node* def = g_.definition(v);
       const bool computed = def != nullptr && def->op != OpKind::constant && def->op != OpKind::iota &&
                             !is_view(def->op) && def->op != OpKind::kv_append;
@@ -179,6 +201,7 @@ class Former {
       written.insert(v);
     }
     g_.set_outputs(std::move(outputs));
+    return {};
   }
 
   Dispatch& add(DispatchKind kind, const Node& n, std::string why) {
@@ -292,6 +315,7 @@ class Former {
     const bool row_valued = row_class(rows, domain) == RowClass::kRow;
     if (!row_valued && row_class(rows, domain) != RowClass::kFull)
       return fmt::format("it walks other rows, of {}", to_string(graph::TensorType{DType::kF32, rows}));
+    if (row_valued && walks_twice(n.op)) return "it sums over its rows";
     for (const ValueId v : n.operands)
       if (row_class(rows, g_.value(v).type.dims) == RowClass::kNeither && !broadcast_along_rows(rows, v))
         return fmt::format("{} lies across its rows", g_.value(v).name);
@@ -306,6 +330,13 @@ class Former {
       return fmt::format("a row of {} streams is more than {} KiB, and is walked more than once", streams,
                          kMaxRowBytes >> 10);
     return {};
+  }
+
+  // By a node of the dispatch itself; a view of what it makes is not.
+  bool made_by(ValueId v, size_t group) const {
+    const Node* def = g_.definition(v);
+    const auto at = def == nullptr ? by_node_.end() : by_node_.find(def->id);
+    return at != by_node_.end() && at->second == group;
   }
 
   // One row for all: a weight [columns].

@@ -15,6 +15,10 @@ inline constexpr int kMaxRowStreams = 8;
 // Bytes of one row over all streams. Programs that sum over a row read it once more; beyond half an L2 (512 KiB is the
 // smallest of this decade's) those passes would go to memory.
 inline constexpr int64_t kMaxRowBytes = int64_t{256} << 10;
+// Ops that one row program may have: a few steps each, of the 256 that a program may have.
+inline constexpr size_t kMaxRowNodes = 40;
+// Dimensions of rows that may be joined: four that are walked, and columns.
+inline constexpr size_t kMaxRowDimensions = 5;
 
 // Fills dispatches. Error: unsupported naming a node that no dispatch can compute, and why.
 Status form_dispatches(Compilation& compilation);

@@ -31,6 +31,15 @@ int64_t lowest_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_
   return at;
 }
 
+Result<int64_t> bound(const graph::Graph& graph, const graph::Dim& dim, bool most) {
+  graph::Bindings extreme;
+  for (const graph::Symbol& s : graph.symbols) {
+    const auto factor = dim.terms().find(s.name);
+    if (factor != dim.terms().end()) extreme[s.name] = (factor->second > 0) == most ? s.max : s.min;
+  }
+  return dim.evaluate(extreme);
+}
+
 // A product of symbols is no sum of them, but has a largest value all the same.
 Result<int64_t> largest_elements(const graph::Graph& graph, const Buffer& b) {
   if (!b.elements.is_unknown()) return largest(graph, b.elements);
@@ -44,15 +53,9 @@ Result<int64_t> largest_elements(const graph::Graph& graph, const Buffer& b) {
 
 }  // namespace
 
-Result<int64_t> largest(const graph::Graph& graph, const graph::Dim& dim) {
-  graph::Bindings most;
-  for (const graph::Symbol& s : graph.symbols) {
-    const auto factor = dim.terms().find(s.name);
-    if (factor == dim.terms().end()) continue;
-    most[s.name] = factor->second < 0 ? s.min : s.max;
-  }
-  return dim.evaluate(most);
-}
+Result<int64_t> largest(const graph::Graph& graph, const graph::Dim& dim) { return bound(graph, dim, true); }
+
+Result<int64_t> smallest(const graph::Graph& graph, const graph::Dim& dim) { return bound(graph, dim, false); }
 
 Status plan_memory(Compilation& compilation) {
   Compilation& c = compilation;

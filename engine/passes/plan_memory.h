@@ -19,7 +19,8 @@ Status plan_memory(Compilation& compilation);
 // internal naming both.
 Status check_memory(const Compilation& compilation);
 
-// The most that the dimension can be. Error: unsupported when a symbol has no bound.
+// The most, and the least, that the dimension can be within the bounds of symbols.
 Result<int64_t> largest(const graph::Graph& graph, const graph::Dim& dim);
+Result<int64_t> smallest(const graph::Graph& graph, const graph::Dim& dim);
 
 }  // namespace hone::passes

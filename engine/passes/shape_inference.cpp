@@ -10,6 +10,7 @@
 
 #include "engine/graph/infer.h"
 #include "engine/passes/equal_dims_internal.h"
+#include "engine/passes/plan_memory.h"
 
 namespace hone::passes {
 namespace {
@@ -292,6 +293,18 @@ void guard_reads(const Graph& g, const Node& n, std::vector<Guard>& guards) {
   }
 }
 
+// A difference of symbols may be negative, a size may not.
+void guard_sizes(const Graph& g, const graph::Value& value, std::vector<Guard>& guards) {
+  for (size_t i = 0; i < value.type.dims.size(); ++i) {
+    const Dim& d = value.type.dims[i];
+    if (d.is_static() || d.is_unknown()) continue;
+    const Result<int64_t> least = smallest(g, d);
+    if (least.ok() && *least >= 0) continue;
+    guards.push_back({Guard::Kind::kAtLeast, d, 0, fmt::format("{}, dimension {}", value.name, i),
+                      fmt::format("{} is a size", to_string(d))});
+  }
+}
+
 }  // namespace
 
 void collect_guards(Compilation& c, std::vector<Guard> equal) {
@@ -318,6 +331,7 @@ void collect_guards(Compilation& c, std::vector<Guard> equal) {
                      fmt::format("state {} holds {} rows", state.name, to_string(state.type.dims[0]))});
     }
     guard_reads(g, n, all);
+    for (const ValueId v : n.results) guard_sizes(g, g.value(v), all);
   }
   all.insert(all.end(), equal.begin(), equal.end());
   c.guards.clear();

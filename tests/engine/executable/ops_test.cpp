@@ -253,6 +253,119 @@ TEST_F(ExecutableOps, CopiesComeBeforeWhoReadsThem) {
   expect_equal();
 }
 
+// ---- where shapes alone do not say what is meant ----
+
+TEST_F(ExecutableOps, SquaresOfRowsAndColumns) {
+  const ValueId x = input("x", {19, 19});
+  const ValueId w = weights({19}), bias = weights({19}, 4);
+  b.output(b.rms_norm(x, w, 1e-5));
+  b.output(b.layer_norm(x, w, bias, 1e-6));
+  const ValueId y = b.add(OpKind::exp, {x});
+  b.output(b.add(OpKind::add, {y, b.add(OpKind::transpose, {y}, {{"perm", Ints{1, 0}}})}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, SumsOfSums) {
+  const ValueId x = input("x", {s, 4, 19});
+  const auto sum = [&](ValueId v, int64_t axis) {
+    return b.add(OpKind::reduce, {v}, {{"kind", std::string("sum")}, {"axes", Ints{axis}}});
+  };
+  const ValueId rows_sum = sum(x, 2);
+  const ValueId heads_sum = sum(rows_sum, 1);
+  b.output(sum(heads_sum, 0));
+  b.output(b.softmax(rows_sum));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, MasksOfBytesInEveryOrder) {
+  const ValueId q = input("q", {s, 4, 16}), k = input("k", {s, 2, 16}), v = input("v", {s, 2, 16});
+  const ValueId turned = input("turned", {s, s}, DType::kU8), one = input("one", {s, 1}, DType::kU8);
+  const auto set = [](Tensor& t, size_t every) {
+    for (size_t i = 0; i < t.data.size(); ++i) t.data[i] = std::byte{static_cast<unsigned char>(i % every != 1)};
+  };
+  set(inputs[3], 3);
+  set(inputs[4], 4);
+  const auto attend = [&](ValueId mask) { b.output(b.add(OpKind::attention, {q, k, v, mask}, {{"causal", false}})); };
+  attend(turned);
+  attend(b.add(OpKind::transpose, {turned}, {{"perm", Ints{1, 0}}}));
+  attend(b.add_typed(OpKind::broadcast, {one}, {{"dims", Ints{0, 1}}}, {DType::kU8, {s, s}}));
+  const ValueId chosen =
+      b.add_typed(OpKind::broadcast, {b.reshape(one, {s})}, {{"dims", Ints{0}}}, {DType::kU8, {s, 19}});
+  const ValueId x = input("x", {s, 19});
+  b.output(b.add(OpKind::select, {chosen, x, b.add(OpKind::neg, {x})}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, EpiloguesOfOperandsThatLieDifferently) {
+  const ValueId x = b.add(OpKind::exp, {input("x", {s, 128})});
+  const ValueId left = b.add(OpKind::slice, {x}, {{"start", Ints{0, 0}}, {"limit", Ints{-1, 64}}});
+  const ValueId dense = b.add(OpKind::exp, {input("dense", {s, 64})});
+  const auto gated = [&](ValueId a, ValueId gate, ValueId residual) {
+    const ValueId y = b.add(OpKind::matmul, {a, weights({64, 64}), gate, residual},
+                            {{"layout", std::string("nt")}, {"epilogue", std::string("*gate+residual")}});
+    b.output(b.softmax(y));
+    b.output(y);
+  };
+  gated(dense, left, dense);
+  gated(left, dense, left);
+  gated(left, left, left);
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, RopeOfHeadsThatShareMemory) {
+  const ValueId k = b.add(OpKind::exp, {input("k", {s, 1, 8})});
+  const ValueId all = b.add_typed(OpKind::broadcast, {k}, {{"dims", Ints{0, 1, 2}}}, {DType::kF32, {s, 4, 8}});
+  b.output(b.softmax(b.rope(all, weights({4}), 1, "half")));
+  b.output(b.attention(all,
+                       b.add_typed(OpKind::broadcast, {b.add(OpKind::exp, {input("one", {1, 2, 8})})},
+                                   {{"dims", Ints{0, 1, 2}}}, {DType::kF32, {s, 2, 8}}),
+                       input("v", {s, 2, 8}), {.causal = true}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, OneConstantInTwoRoles) {
+  const ValueId w = weights({16, 16});
+  b.output(b.matmul(w, w));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, LongChains) {
+  ValueId x = input("x", {s, 19});
+  for (int i = 0; i < 150; ++i) x = b.add(i % 2 ? OpKind::tanh : OpKind::neg, {x});
+  b.output(x);
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, SumsOfNothing) {
+  b = Builder("g");
+  b.symbol({.name = "s", .min = 0, .max = 64});
+  rows = 0;
+  const ValueId x = input("x", {4, s});
+  for (const char* kind : {"sum", "max", "min"})
+    b.output(b.add(OpKind::reduce, {x}, {{"kind", std::string(kind)}, {"axes", Ints{1}}}));
+  expect_equal();
+}
+
+// Of a graph that is refused, at whatever step: the message.
+std::string refusal(Builder& b) {
+  Result<graph::Graph> g = b.finish();
+  if (!g.ok()) return g.status().message();
+  passes::Compilation c;
+  c.graph = *std::move(g);
+  if (const auto passed = passes::run_passes(c); !passed.ok()) return passed.status().message();
+  return ExecutablePlan::create(*Engine::create({.use_database = false}), std::move(c)).status().message();
+}
+
+TEST_F(ExecutableOps, WhatCannotBeHadIsNamed) {
+  const ValueId x = b.input("x", {DType::kF32, {s, 4, 8}});
+  b.output(b.add(OpKind::compare, {x, x}, {{"direction", std::string("LT")}}, "truth"));
+  EXPECT_THAT(refusal(b), HasSubstr("output truth is u8"));
+  b = Builder("g");
+  b.symbol({.name = "s", .min = 1, .max = 64});
+  b.output(b.rope(b.input("x", {DType::kF32, {s, 4, 8}}), weights({4}), s - Dim(5), "half", "turned"));
+  EXPECT_THAT(refusal(b), HasSubstr("rope turned: its offset s - 5 can be -4"));
+}
+
 TEST_F(ExecutableOps, AnIndexOutOfRangeIsNamed) {
   const ValueId ids = b.input("ids", {DType::kS32, {s}});
   b.output(b.gather(weights({10, 24}), ids, "embedding"));
