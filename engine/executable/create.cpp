@@ -138,9 +138,11 @@ Status describe_inputs(const Preparation& p, ExecutablePlan::Impl& plan) {
     }
     plan.inputs.push_back(std::move(input));
   }
-  for (size_t i = 0; i < bound.size(); ++i)
-    if (!bound[i])
+  for (size_t i = 0; i < bound.size(); ++i) {
+    plan.least.push_back(g.symbols[i].min);
+    if (!bound[i] && is_used(g, p.symbols[i]))
       return unsupported(fmt::format("symbol {} is the dimension of no input: nothing gives it a value", p.symbols[i]));
+  }
   return {};
 }
 
