@@ -88,7 +88,8 @@ TEST_F(TuneGraph, OnePolicyAgainstTheDefault) {
 
 TEST_F(TuneGraph, WhatCannotBeIsOneLine) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {{{"--tokens", "17"}, "s"},
-                                                                    {{"--tokens", "0"}, "0"},
+                                                                    {{"--tokens", "0"}, "--tokens"},
+                                                                    {{"--tokens", "1,,2"}, "--tokens"},
                                                                     {{"--tokens", "1", "--position", "5000"}, "5000"},
                                                                     {{"--policy", "qkv=maybe"}, "maybe"},
                                                                     {{"--threads", "x"}, "x"}};

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <charconv>
 
 #include "autotune/contest.h"
 #include "engine/base/env.h"
@@ -65,8 +65,14 @@ Status choose_tokens(const TuneGraphArgs& args, Setup& s) {
     s.tokens = {1};
     if (tokens != nullptr && tokens->max > 1) s.tokens.push_back(std::min(kDefaultPrompt, tokens->max));
   } else {
-    HONE_ASSIGN_OR_RETURN(const std::vector<int> asked, parse_threads(args.tokens));
-    s.tokens.assign(asked.begin(), asked.end());
+    for (const std::string& word : split(args.tokens, ',')) {
+      int64_t number = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+      if (error != std::errc() || end != word.data() + word.size() || number < 1)
+        return invalid_argument(
+            fmt::format("--tokens takes numbers from 1 on with commas, got '{}'", printable(args.tokens)));
+      s.tokens.push_back(number);
+    }
   }
   if (args.position > 0 && position == nullptr)
     return invalid_argument("--position: the graph keeps nothing between calls, so it has none");
