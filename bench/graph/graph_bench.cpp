@@ -198,8 +198,9 @@ class Bench {
     const auto& winner = contest.candidates[static_cast<size_t>(r.winner)].program;
     row(name, threads, call, "default over tuned",
         {.a_ns = r.default_ns, .b_ns = r.ns, .ratio = r.speedup, .rounds = r.rounds},
-        fmt::format("{}: {}; {} of {} measured, noise {:.1f}%", db::verdict_name(r.verdict), winner, r.measured,
-                    policies.size(), r.noise_bound * 100));
+        fmt::format("{}: {}; met {}, whose gain is [{:.3f}, {:.3f}]; {} of {} measured, noise {:.1f}%",
+                    db::verdict_name(r.verdict), winner, contest.candidates[static_cast<size_t>(r.challenger)].program,
+                    r.gain.lo, r.gain.hi, r.measured, policies.size(), r.noise_bound * 100));
     for (const autotune::ContestOutcome& o : r.outcomes)
       return data_loss(fmt::format("{}: {}", contest.candidates[static_cast<size_t>(o.candidate)].program, o.detail));
     return {};

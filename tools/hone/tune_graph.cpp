@@ -217,7 +217,10 @@ Table table_of(const std::vector<GraphTune>& tunes) {
                {"measured", For::kMachines},
                {"enumerated", For::kMachines},
                {"threads"},
-               {"policy"}},
+               {"policy"},
+               {"challenger"},
+               {"gain", For::kMachines},
+               {"gain_ci95", For::kAll, "its gain, 95%"}},
               {}};
   for (const GraphTune& t : tunes) {
     const ContestReport& r = t.report;
@@ -226,7 +229,10 @@ Table table_of(const std::vector<GraphTune>& tunes) {
     table.add({text_of(t), decision_of(t), timed(r.default_ns), timed(r.default_ns / 1e3), timed(r.ns),
                timed(r.ns / 1e3), timed(r.speedup.mid), r.ns > 0 ? Cell(Range{r.speedup.lo, r.speedup.hi}) : Cell(),
                r.noise_bound, r.noise_bound * 100, fmt::format("{} of {}", r.measured, t.policies.size()),
-               int64_t{r.measured}, static_cast<int64_t>(t.policies.size()), int64_t{winner.threads}, winner.program});
+               int64_t{r.measured}, static_cast<int64_t>(t.policies.size()), int64_t{winner.threads}, winner.program,
+               // Who met the incumbent in the end, whatever was decided.
+               t.names[static_cast<size_t>(r.challenger)].program, timed(r.gain.mid),
+               r.ns > 0 ? Cell(Range{r.gain.lo, r.gain.hi}) : Cell()});
   }
   return table;
 }
