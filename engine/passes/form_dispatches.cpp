@@ -310,8 +310,11 @@ class Former {
   std::string why_not(const Node& n, const Shape& domain, size_t group) const {
     const Dispatch& d = c_.dispatches[group];
     const Shape& rows = domains_.at(group);
+    if (d.nodes.size() == kMaxRowNodes) return fmt::format("{} ops are as many as one program has", kMaxRowNodes);
+    if (rows.size() > kMaxRowDimensions) return fmt::format("rows of more than {} dimensions", kMaxRowDimensions);
     for (const ValueId v : n.operands)
-      if (ready_after(v) > static_cast<int64_t>(group)) return fmt::format("{} is computed after it", g_.value(v).name);
+      if (!made_by(v, group) && ready_after(v) >= static_cast<int64_t>(group))
+        return fmt::format("{} is there only after it", g_.value(v).name);
     const bool row_valued = row_class(rows, domain) == RowClass::kRow;
     if (!row_valued && row_class(rows, domain) != RowClass::kFull)
       return fmt::format("it walks other rows, of {}", to_string(graph::TensorType{DType::kF32, rows}));
