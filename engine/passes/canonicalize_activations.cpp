@@ -18,7 +18,7 @@ constexpr double kTanhScale = 0.7978845608028654;  // sqrt(2 / pi)
 constexpr double kTanhCube = 0.044715;
 constexpr double kErfScale = 0.7071067811865476;  // 1 / sqrt(2)
 
-// Frameworks round these constants to f32, some to fewer digits.
+// Frameworks round these constants to f32, some to fewer digits. One half is exact.
 bool close(double a, double b) { return std::abs(a - b) <= 1e-5 * std::abs(b); }
 
 class Activations {
@@ -72,10 +72,10 @@ class Activations {
       } else if (logistic != nullptr && p.factor == 1) {
         near_silu(id, x, logistic->operands[0]);
       }
-      if (close(p.factor, 0.5) && is_tanh_of(f, x))
+      if (p.factor == 0.5 && is_tanh_of(f, x))
         return become(id, OpKind::gelu, x, {{"approximate", std::string("tanh")}},
                       "x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))");
-      if (close(p.factor, 0.5) && is_erf_of(f, x))
+      if (p.factor == 0.5 && is_erf_of(f, x))
         return become(id, OpKind::gelu, x, {{"approximate", std::string("erf")}}, "x / 2 * (1 + erf(x / sqrt(2)))");
     }
     return false;

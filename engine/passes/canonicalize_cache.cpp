@@ -55,12 +55,14 @@ class Caches {
       }
     if (layers_.empty()) return 0;
     const Graph before = g_;
+    const size_t notes = r_.notes();
     rewrite();
     g_.erase_dead();
     const auto& uses = g_.value(position_).uses;
     if (!uses.empty()) {
       const std::string reader = g_.node(uses[0].node).name;
       g_ = before;
+      r_.forget_notes(notes);
       r_.note(g_.value(position_).name, "not the position of the graph", fmt::format("%{} reads it as well", reader));
       return 0;
     }

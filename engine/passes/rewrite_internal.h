@@ -37,6 +37,9 @@ class Rewriter {
   void drop(graph::NodeId old, graph::ValueId by) { replace(old, by, -1); }
 
   void note(const std::string& node, std::string what, std::string why);
+  // How many notes there are; and for who takes back what was done, those from `first` on go.
+  size_t notes() const { return c_.notes.size(); }
+  void forget_notes(size_t first) { c_.notes.resize(first); }
   // Of `note`s by name of the node, so that a reason is given once.
   bool noted(const std::string& node, std::string_view what) const;
 
