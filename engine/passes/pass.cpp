@@ -35,20 +35,6 @@ Status check_name(std::string_view name) {
   return invalid_argument(fmt::format("'{}' is no pass; there are {}", printable(name, 40), names));
 }
 
-std::string text_of(const Guard& g) {
-  switch (g.kind) {
-    case Guard::Kind::kEqual:
-      return fmt::format("{} == {}", to_string(g.left), to_string(g.right));
-    case Guard::Kind::kAtMost:
-      return fmt::format("{} <= {}", to_string(g.left), to_string(g.right));
-    case Guard::Kind::kAtLeast:
-      return fmt::format("{} >= {}", to_string(g.left), to_string(g.right));
-    case Guard::Kind::kMultiple:
-      return fmt::format("{} % {} == 0", to_string(g.left), to_string(g.right));
-  }
-  return "?";
-}
-
 std::string_view buffer_kind_name(Buffer::Kind kind) {
   constexpr std::string_view kNames[] = {"input", "output", "constant", "state", "intermediate"};
   return kNames[static_cast<size_t>(kind)];
@@ -96,12 +82,15 @@ void print_memory(const Compilation& c, std::string& out) {
 std::span<const Pass> passes() { return kPasses; }
 
 Result<std::vector<PassTime>> run_passes(Compilation& compilation, const RunOptions& options) {
+  HONE_RETURN_IF_ERROR(check_name(options.first));
   HONE_RETURN_IF_ERROR(check_name(options.last));
   HONE_RETURN_IF_ERROR(check_name(options.without));
   HONE_RETURN_IF_ERROR(graph::verify(compilation.graph));
   std::vector<PassTime> times;
+  bool begun = options.first.empty();
   for (const Pass& pass : kPasses) {
-    if (pass.name != options.without) {
+    begun = begun || pass.name == options.first;
+    if (begun && pass.name != options.without) {
       const auto begin = std::chrono::steady_clock::now();
       HONE_RETURN_IF_ERROR(pass.run(compilation));
       const auto end = std::chrono::steady_clock::now();
@@ -116,11 +105,25 @@ Result<std::vector<PassTime>> run_passes(Compilation& compilation, const RunOpti
   return times;
 }
 
+std::string to_string(const Guard& g) {
+  switch (g.kind) {
+    case Guard::Kind::kEqual:
+      return fmt::format("{} == {}", to_string(g.left), to_string(g.right));
+    case Guard::Kind::kAtMost:
+      return fmt::format("{} <= {}", to_string(g.left), to_string(g.right));
+    case Guard::Kind::kAtLeast:
+      return fmt::format("{} >= {}", to_string(g.left), to_string(g.right));
+    case Guard::Kind::kMultiple:
+      return fmt::format("{} % {} == 0", to_string(g.left), to_string(g.right));
+  }
+  return "?";
+}
+
 std::string print(const Compilation& c, std::string_view pass) {
   std::string out = graph::print(c.graph);
   if (c.policy != PlanPolicy{}) out += fmt::format("policy: {}\n", to_string(c.policy));
   if (!c.guards.empty()) out += "guards\n";
-  for (const Guard& g : c.guards) out += fmt::format("  {}: {} ({})\n", g.what, text_of(g), g.rule);
+  for (const Guard& g : c.guards) out += fmt::format("  {}: {} ({})\n", g.what, to_string(g), g.rule);
   if (!c.layouts.empty()) out += "layouts\n";
   for (const auto& [v, layout] : c.layouts)
     out += fmt::format("  %{}: rows {} apart ({})\n", c.graph.value(v).name,

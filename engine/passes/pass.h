@@ -28,6 +28,7 @@ struct PassTime {
 struct RunOptions {
   // After each pass that ran; for --print-after.
   std::function<void(const Pass& pass, const Compilation& compilation)> after;
+  std::string_view first;    // begin with this pass, over what those before it left; "": all
   std::string_view last;     // stop after this pass; "": all
   std::string_view without;  // leave this one out, where the others can do without it: for tests of what it is good for
 };
@@ -35,6 +36,8 @@ struct RunOptions {
 // Runs them over a verified graph. The graph is verified after each. Errors: what a pass says (about the graph);
 // internal, naming the pass, when it left a graph that verify refuses.
 Result<std::vector<PassTime>> run_passes(Compilation& compilation, const RunOptions& options = {});
+
+std::string to_string(const Guard& guard);  // "p + s <= 4096"
 
 // All that a compilation holds so far as text: graph, guards, layouts, dispatches, buffers, memory, notes of `pass`.
 std::string print(const Compilation& compilation, std::string_view pass = {});
