@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "engine/base/sha256.h"
 
 namespace hone::jit {
 namespace {
@@ -19,11 +22,16 @@ constexpr size_t kMaxDepth = 8;  // ops, variants, kernels and the objects in th
 constexpr size_t kMaxName = 128;
 constexpr size_t kMaxText = 4096;  // the longest canonical problem has some hundred characters
 constexpr size_t kMaxFiles = 1 << 20, kMaxOps = 1 << 16, kMaxVariants = 64, kMaxKernels = 64, kMaxFeatures = 256;
+constexpr size_t kMaxGraphKernels = 1 << 16, kMaxTokens = 64, kMaxGuards = 1 << 16, kMaxConstants = 1 << 18;
+constexpr int64_t kMaxTokenCount = int64_t{1} << 31;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 40;
 constexpr int64_t kMaxPreferredThreads = 4096;
 
 constexpr std::string_view kFormatName = "hone package";
-constexpr std::string_view kKind = "kernels";
+// Kinds of packages, and the format that has them.
+constexpr std::string_view kKernels = "kernels", kGraph = "graph";
+constexpr int kKernelsFormat = 1;
+constexpr std::string_view kGuardKinds[] = {"equal", "at_most", "at_least", "multiple"};
 
 Status bad(const std::string& message) { return data_loss(fmt::format("{}: {}", kManifestName, message)); }
 
@@ -207,23 +215,35 @@ Status read_feature(const json& value, const std::string& path, std::vector<std:
   return {};
 }
 
+// What variants of ops and the kernels of a graph have alike. Code: PackageVariant, PackageCode.
+template <typename Code>
+Status read_code(Fields& fields, size_t most_kernels, Code& code) {
+  HONE_RETURN_IF_ERROR(fields.word("isa", code.isa));
+  HONE_RETURN_IF_ERROR(fields.word("arch", code.arch));
+  HONE_RETURN_IF_ERROR(fields.text(
+      "mcpu", "the name of a CPU, or empty", [](std::string_view t) { return t.empty() || is_word(t); }, code.mcpu));
+  HONE_RETURN_IF_ERROR(fields.list("features", 0, kMaxFeatures, [&](const json& v, const std::string& p) {
+    return read_feature(v, p, code.features);
+  }));
+  HONE_RETURN_IF_ERROR(fields.line("codegen", code.codegen));
+  HONE_RETURN_IF_ERROR(fields.file_name("object", code.object));
+  return fields.list("kernels", 1, most_kernels, [&](const json& v, const std::string& p) {
+    return read_kernel(v, p, code.kernels.emplace_back());
+  });
+}
+
 Status read_variant(const json& value, const std::string& path, PackageVariant& variant) {
   HONE_ASSIGN_OR_RETURN(Fields fields, Fields::of(value, path));
-  HONE_RETURN_IF_ERROR(fields.word("isa", variant.isa));
-  HONE_RETURN_IF_ERROR(fields.word("arch", variant.arch));
-  HONE_RETURN_IF_ERROR(fields.text(
-      "mcpu", "the name of a CPU, or empty", [](std::string_view t) { return t.empty() || is_word(t); }, variant.mcpu));
-  HONE_RETURN_IF_ERROR(fields.list("features", 0, kMaxFeatures, [&](const json& v, const std::string& p) {
-    return read_feature(v, p, variant.features);
-  }));
-  HONE_RETURN_IF_ERROR(fields.line("codegen", variant.codegen));
+  HONE_RETURN_IF_ERROR(read_code(fields, kMaxKernels, variant));
   HONE_RETURN_IF_ERROR(fields.line("program", variant.program));
   HONE_RETURN_IF_ERROR(fields.line("numerics", variant.numerics));
   HONE_RETURN_IF_ERROR(fields.number("threads", 0, kMaxPreferredThreads, variant.threads));
-  HONE_RETURN_IF_ERROR(fields.file_name("object", variant.object));
-  HONE_RETURN_IF_ERROR(fields.list("kernels", 1, kMaxKernels, [&](const json& v, const std::string& p) {
-    return read_kernel(v, p, variant.kernels.emplace_back());
-  }));
+  return fields.done();
+}
+
+Status read_graph_code(const json& value, const std::string& path, PackageCode& code) {
+  HONE_ASSIGN_OR_RETURN(Fields fields, Fields::of(value, path));
+  HONE_RETURN_IF_ERROR(read_code(fields, kMaxGraphKernels, code));
   return fields.done();
 }
 
@@ -236,17 +256,61 @@ Status read_op(const json& value, const std::string& path, PackageOp& op) {
   return fields.done();
 }
 
+// ---- graphs ----
+
+Status read_guard(const json& value, const std::string& path, PackageGuard& guard) {
+  HONE_ASSIGN_OR_RETURN(Fields fields, Fields::of(value, path));
+  HONE_RETURN_IF_ERROR(fields.text(
+      "kind", fmt::format("one of {}", fmt::join(kGuardKinds, ", ")),
+      [](std::string_view t) { return std::ranges::find(kGuardKinds, t) != std::end(kGuardKinds); }, guard.kind));
+  HONE_RETURN_IF_ERROR(fields.line("left", guard.left));
+  HONE_RETURN_IF_ERROR(fields.line("right", guard.right));
+  HONE_RETURN_IF_ERROR(fields.line("what", guard.what));
+  HONE_RETURN_IF_ERROR(fields.line("rule", guard.rule));
+  return fields.done();
+}
+
+Status read_constant(const json& value, const std::string& path, PackageConstant& constant) {
+  HONE_ASSIGN_OR_RETURN(Fields fields, Fields::of(value, path));
+  HONE_RETURN_IF_ERROR(fields.line("name", constant.name));
+  HONE_RETURN_IF_ERROR(fields.file_name("file", constant.file));
+  return fields.done();
+}
+
+Status read_tokens(const json& value, const std::string& path, std::vector<int64_t>& tokens) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() < 1 || value.get<uint64_t>() > uint64_t{kMaxTokenCount})
+    return bad(fmt::format("{} must be a whole number from 1 to {}, got {}", path, kMaxTokenCount, described(value)));
+  tokens.push_back(value.get<int64_t>());
+  return {};
+}
+
+Status read_graph(const json& value, const std::string& path, PackageGraph& graph) {
+  HONE_ASSIGN_OR_RETURN(Fields fields, Fields::of(value, path));
+  HONE_RETURN_IF_ERROR(fields.file_name("text", graph.text));
+  HONE_RETURN_IF_ERROR(fields.line("policy", graph.policy));
+  HONE_RETURN_IF_ERROR(fields.list(
+      "tokens", 1, kMaxTokens, [&](const json& v, const std::string& p) { return read_tokens(v, p, graph.tokens); }));
+  HONE_RETURN_IF_ERROR(fields.list("guards", 0, kMaxGuards, [&](const json& v, const std::string& p) {
+    return read_guard(v, p, graph.guards.emplace_back());
+  }));
+  HONE_RETURN_IF_ERROR(fields.list("constants", 0, kMaxConstants, [&](const json& v, const std::string& p) {
+    return read_constant(v, p, graph.constants.emplace_back());
+  }));
+  return fields.done();
+}
+
 // The numbers that say whether the rest can be understood come first.
-Status read_versions(Fields& fields) {
+Status read_versions(Fields& fields, int64_t& version) {
   std::string format;
   HONE_RETURN_IF_ERROR(fields.text(
       "format", fmt::format("'{}'", kFormatName), [](std::string_view t) { return t == kFormatName; }, format));
-  int64_t version = 0, abi = 0;
+  int64_t abi = 0;
   HONE_RETURN_IF_ERROR(fields.number("version", 1, INT32_MAX, version));
-  if (version != kPackageFormat)
-    return unsupported(fmt::format(
-        "{}: version {} of the format, this build reads {}; compile the package again, or use the hone that wrote it",
-        kManifestName, version, kPackageFormat));
+  if (version > kPackageFormat)
+    return unsupported(
+        fmt::format("{}: version {} of the format, this build reads up to {}; compile the package again, or use the "
+                    "hone that wrote it",
+                    kManifestName, version, kPackageFormat));
   HONE_RETURN_IF_ERROR(fields.number("abi", 1, INT32_MAX, abi));
   if (abi != kPackageAbi)
     return unsupported(fmt::format("{}: abi {} of kernels, this build calls {}; compile the package again",
@@ -254,47 +318,116 @@ Status read_versions(Fields& fields) {
   return {};
 }
 
-// Every name is listed once, and what ops name is listed.
-Status check_references(const Manifest& manifest) {
-  std::set<std::string_view> names;
-  for (const PackageFile& f : manifest.files)
-    if (!names.insert(f.name).second) return bad(fmt::format("files lists '{}' twice", f.name));
-  std::set<std::string_view> problems;
-  for (size_t i = 0; i < manifest.ops.size(); ++i) {
-    const PackageOp& op = manifest.ops[i];
-    if (!problems.insert(op.problem).second) return bad(fmt::format("ops[{}].problem is there twice", i));
-    for (size_t v = 0; v < op.variants.size(); ++v) {
-      const auto missing = [&](std::string_view field, std::string_view name) {
-        return bad(fmt::format("ops[{}].variants[{}].{} names '{}', which files does not list", i, v, field, name));
-      };
-      if (!names.contains(op.variants[v].object)) return missing("object", op.variants[v].object);
-      for (size_t k = 0; k < op.variants[v].kernels.size(); ++k) {
-        const std::string& name = op.variants[v].kernels[k].loop_ir;
-        if (!names.contains(name)) return missing(fmt::format("kernels[{}].loop_ir", k), name);
-      }
-    }
+// Every name is listed once, and what is named is listed.
+class References {
+ public:
+  explicit References(const Manifest& manifest) : m_(manifest) {}
+
+  Status check() {
+    for (const PackageFile& f : m_.files)
+      if (!names_.insert(f.name).second) return bad(fmt::format("files lists '{}' twice", f.name));
+    HONE_RETURN_IF_ERROR(check_ops());
+    for (size_t i = 0; i < m_.kernels.size(); ++i)
+      HONE_RETURN_IF_ERROR(check_code(fmt::format("kernels[{}]", i), m_.kernels[i].object, m_.kernels[i].kernels));
+    return m_.graph ? check_graph(*m_.graph) : Status();
   }
-  return {};
+
+ private:
+  Status listed(const std::string& field, const std::string& name) const {
+    if (names_.contains(name)) return {};
+    return bad(fmt::format("{} names '{}', which files does not list", field, name));
+  }
+
+  Status check_code(const std::string& path, const std::string& object, const std::vector<PackageKernel>& kernels) {
+    HONE_RETURN_IF_ERROR(listed(path + ".object", object));
+    for (size_t k = 0; k < kernels.size(); ++k)
+      HONE_RETURN_IF_ERROR(listed(fmt::format("{}.kernels[{}].loop_ir", path, k), kernels[k].loop_ir));
+    return {};
+  }
+
+  Status check_ops() {
+    std::set<std::string_view> problems;
+    for (size_t i = 0; i < m_.ops.size(); ++i) {
+      const PackageOp& op = m_.ops[i];
+      if (!problems.insert(op.problem).second) return bad(fmt::format("ops[{}].problem is there twice", i));
+      for (size_t v = 0; v < op.variants.size(); ++v)
+        HONE_RETURN_IF_ERROR(
+            check_code(fmt::format("ops[{}].variants[{}]", i, v), op.variants[v].object, op.variants[v].kernels));
+    }
+    return {};
+  }
+
+  Status check_graph(const PackageGraph& graph) {
+    HONE_RETURN_IF_ERROR(listed("graph.text", graph.text));
+    std::set<std::string_view> constants;
+    for (size_t i = 0; i < graph.constants.size(); ++i) {
+      const PackageConstant& c = graph.constants[i];
+      if (!constants.insert(c.name).second) return bad(fmt::format("graph.constants[{}].name is there twice", i));
+      HONE_RETURN_IF_ERROR(listed(fmt::format("graph.constants[{}].file", i), c.file));
+    }
+    return {};
+  }
+
+  const Manifest& m_;
+  std::set<std::string_view> names_;
+};
+
+ordered_json to_json(const std::vector<PackageKernel>& kernels) {
+  ordered_json all = ordered_json::array();
+  for (const PackageKernel& k : kernels) all.push_back({{"symbol", k.symbol}, {"loop_ir", k.loop_ir}});
+  return all;
 }
 
 ordered_json to_json(const PackageVariant& variant) {
-  ordered_json kernels = ordered_json::array();
-  for (const PackageKernel& k : variant.kernels) kernels.push_back({{"symbol", k.symbol}, {"loop_ir", k.loop_ir}});
   return {{"isa", variant.isa},           {"arch", variant.arch},
           {"mcpu", variant.mcpu},         {"features", variant.features},
           {"codegen", variant.codegen},   {"program", variant.program},
           {"numerics", variant.numerics}, {"threads", variant.threads},
-          {"object", variant.object},     {"kernels", kernels}};
+          {"object", variant.object},     {"kernels", to_json(variant.kernels)}};
+}
+
+ordered_json to_json(const PackageCode& code) {
+  return {{"isa", code.isa},
+          {"arch", code.arch},
+          {"mcpu", code.mcpu},
+          {"features", code.features},
+          {"codegen", code.codegen},
+          {"object", code.object},
+          {"kernels", to_json(code.kernels)}};
+}
+
+ordered_json to_json(const PackageGraph& graph) {
+  ordered_json guards = ordered_json::array(), constants = ordered_json::array();
+  for (const PackageGuard& g : graph.guards)
+    guards.push_back({{"kind", g.kind}, {"left", g.left}, {"right", g.right}, {"what", g.what}, {"rule", g.rule}});
+  for (const PackageConstant& c : graph.constants) constants.push_back({{"name", c.name}, {"file", c.file}});
+  return {{"text", graph.text},
+          {"policy", graph.policy},
+          {"tokens", graph.tokens},
+          {"guards", guards},
+          {"constants", constants}};
 }
 
 }  // namespace
+
+PackageCode code_of(const PackageVariant& v) {
+  return {.isa = v.isa,
+          .arch = v.arch,
+          .mcpu = v.mcpu,
+          .features = v.features,
+          .codegen = v.codegen,
+          .object = v.object,
+          .kernels = v.kernels};
+}
 
 const PackageFile* Manifest::file(std::string_view name) const {
   const auto at = std::find_if(files.begin(), files.end(), [&](const PackageFile& f) { return f.name == name; });
   return at == files.end() ? nullptr : &*at;
 }
 
-std::string print(const Manifest& manifest) {
+namespace {
+
+ordered_json to_json(const Manifest& manifest) {
   ordered_json files = ordered_json::array(), ops = ordered_json::array();
   for (const PackageFile& f : manifest.files)
     files.push_back({{"name", f.name}, {"bytes", f.bytes}, {"sha256", f.sha256}});
@@ -303,13 +436,29 @@ std::string print(const Manifest& manifest) {
     for (const PackageVariant& v : op.variants) variants.push_back(to_json(v));
     ops.push_back({{"problem", op.problem}, {"variants", variants}});
   }
-  const ordered_json all = {{"format", kFormatName},
-                            {"version", kPackageFormat},
-                            {"abi", kPackageAbi},
-                            {"engine", manifest.engine},
-                            {"kind", kKind},
-                            {"files", files},
-                            {"ops", ops}};
+  ordered_json all = {{"format", kFormatName},
+                      {"version", manifest.graph ? kPackageFormat : kKernelsFormat},
+                      {"abi", kPackageAbi},
+                      {"engine", manifest.engine},
+                      {"kind", manifest.graph ? kGraph : kKernels},
+                      {"files", files},
+                      {"ops", ops}};
+  if (manifest.graph) {
+    all["kernels"] = ordered_json::array();
+    for (const PackageCode& code : manifest.kernels) all["kernels"].push_back(to_json(code));
+    all["graph"] = to_json(*manifest.graph);
+  }
+  return all;
+}
+
+// Of all that the manifest of a graph says: it decides what runs as its files do, so damage to it is found like theirs.
+std::string digest(const ordered_json& manifest) { return sha256_hex(manifest.dump()); }
+
+}  // namespace
+
+std::string print(const Manifest& manifest) {
+  ordered_json all = to_json(manifest);
+  if (manifest.graph) all["sha256"] = digest(all);
   return all.dump(2) + "\n";
 }
 
@@ -322,20 +471,32 @@ Result<Manifest> parse_manifest(std::string_view text) {
   if (parsed.is_discarded()) return bad("is not JSON");
   if (!parsed.is_object()) return bad(fmt::format("must be an object, got {}", described(parsed)));
   HONE_ASSIGN_OR_RETURN(Fields fields, Fields::of(parsed, ""));
-  HONE_RETURN_IF_ERROR(read_versions(fields));
+  int64_t version = 0;
+  HONE_RETURN_IF_ERROR(read_versions(fields, version));
   Manifest manifest;
-  std::string kind;
+  std::string kind, sha256;
+  const std::string_view wanted = version == kKernelsFormat ? kKernels : kGraph;
   HONE_RETURN_IF_ERROR(fields.line("engine", manifest.engine));
   HONE_RETURN_IF_ERROR(fields.text(
-      "kind", fmt::format("'{}'", kKind), [](std::string_view t) { return t == kKind; }, kind));
+      "kind", fmt::format("'{}'", wanted), [&](std::string_view t) { return t == wanted; }, kind));
   HONE_RETURN_IF_ERROR(fields.list("files", 1, kMaxFiles, [&](const json& v, const std::string& p) {
     return read_file_entry(v, p, manifest.files.emplace_back());
   }));
-  HONE_RETURN_IF_ERROR(fields.list("ops", 1, kMaxOps, [&](const json& v, const std::string& p) {
+  HONE_RETURN_IF_ERROR(fields.list("ops", kind == kGraph ? 0 : 1, kMaxOps, [&](const json& v, const std::string& p) {
     return read_op(v, p, manifest.ops.emplace_back());
   }));
+  if (kind == kGraph) {
+    HONE_RETURN_IF_ERROR(fields.list("kernels", 0, kMaxVariants, [&](const json& v, const std::string& p) {
+      return read_graph_code(v, p, manifest.kernels.emplace_back());
+    }));
+    HONE_ASSIGN_OR_RETURN(const json* const graph, fields.take("graph"));
+    HONE_RETURN_IF_ERROR(read_graph(*graph, "graph", manifest.graph.emplace()));
+    HONE_RETURN_IF_ERROR(fields.text("sha256", "64 hexadecimal digits, lower case", is_sha256, sha256));
+  }
   HONE_RETURN_IF_ERROR(fields.done());
-  HONE_RETURN_IF_ERROR(check_references(manifest));
+  HONE_RETURN_IF_ERROR(References(manifest).check());
+  if (manifest.graph && sha256 != digest(to_json(manifest)))
+    return bad("is not as it was packed: its sha256 is another");
   return manifest;
 }
 

@@ -23,7 +23,8 @@
 namespace hone::jit {
 namespace {
 
-// A kernel takes kilobytes; the bound is so that a manifest cannot ask for all memory.
+// A kernel takes kilobytes, all kernels of a graph megabytes; the bound is so that a manifest cannot ask for all
+// memory.
 constexpr int64_t kMaxKernelFile = int64_t{256} << 20;
 
 class Descriptor {
@@ -47,18 +48,28 @@ std::string reason() { return std::strerror(errno); }
 
 // ---- the folder ----
 
+struct RegularFile {
+  Descriptor file;
+  int64_t bytes = 0;
+};
+
 // O_NOFOLLOW: a link would lead out of the folder. O_NONBLOCK: a pipe would wait for whom nobody sends. `most`: bytes.
-Result<std::string> read_regular(int folder, const std::string& name, int64_t most) {
-  const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+Result<RegularFile> open_regular(int folder, const std::string& name, int64_t most) {
+  Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0 && errno == ELOOP) return data_loss(fmt::format("{} is a symbolic link, not a file", name));
   if (file.get() < 0) return data_loss(fmt::format("cannot open {}: {}", name, reason()));
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return data_loss(fmt::format("cannot read {}: {}", name, reason()));
   if (!S_ISREG(info.st_mode)) return data_loss(fmt::format("{} is not a regular file", name));
   if (info.st_size > most) return data_loss(fmt::format("{} has {} bytes, more than {}", name, info.st_size, most));
-  std::string content(static_cast<size_t>(info.st_size), '\0');
+  return RegularFile{std::move(file), info.st_size};
+}
+
+Result<std::string> read_regular(int folder, const std::string& name, int64_t most) {
+  HONE_ASSIGN_OR_RETURN(const RegularFile opened, open_regular(folder, name, most));
+  std::string content(static_cast<size_t>(opened.bytes), '\0');
   for (size_t have = 0; have < content.size();) {
-    const ssize_t got = read(file.get(), content.data() + have, content.size() - have);
+    const ssize_t got = read(opened.file.get(), content.data() + have, content.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return data_loss(fmt::format("cannot read {}: {}", name, reason()));
     if (got == 0) return data_loss(fmt::format("{} became shorter while it was read", name));
@@ -67,13 +78,32 @@ Result<std::string> read_regular(int folder, const std::string& name, int64_t mo
   return content;
 }
 
-Result<std::string> read_checked(int folder, const PackageFile& file) {
-  HONE_ASSIGN_OR_RETURN(std::string content, read_regular(folder, file.name, kMaxKernelFile));
+Status check_file(const PackageFile& file, std::span<const std::byte> content) {
   if (static_cast<int64_t>(content.size()) != file.bytes)
     return data_loss(fmt::format("{} has {} bytes, the manifest says {}", file.name, content.size(), file.bytes));
-  if (sha256_hex(std::string_view(content)) != file.sha256)
+  if (sha256_hex(content) != file.sha256)
     return data_loss(fmt::format("{} is not the file that was packed: its SHA-256 is another", file.name));
+  return {};
+}
+
+Result<std::string> read_checked(int folder, const PackageFile& file) {
+  HONE_ASSIGN_OR_RETURN(std::string content, read_regular(folder, file.name, kMaxKernelFile));
+  HONE_RETURN_IF_ERROR(check_file(file, std::as_bytes(std::span(content))));
   return content;
+}
+
+// The size first: a mapping of a file that is shorter than the manifest says would end in a signal.
+Result<std::shared_ptr<const MappedFile>> map_checked(int folder, const PackageFile& file) {
+  HONE_ASSIGN_OR_RETURN(const RegularFile opened, open_regular(folder, file.name, INT64_MAX));
+  if (opened.bytes != file.bytes)
+    return data_loss(fmt::format("{} has {} bytes, the manifest says {}", file.name, opened.bytes, file.bytes));
+  const size_t size = static_cast<size_t>(file.bytes);
+  void* memory = nullptr;
+  if (size > 0) memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.file.get(), 0);
+  if (memory == MAP_FAILED) return resource_exhausted(fmt::format("cannot map {}: {}", file.name, reason()));
+  auto mapped = std::make_shared<const MappedFile>(static_cast<const std::byte*>(memory), size);
+  HONE_RETURN_IF_ERROR(check_file(file, mapped->bytes()));
+  return std::shared_ptr<const MappedFile>(std::move(mapped));
 }
 
 Status named(const std::string& path, const Status& status) {
@@ -122,14 +152,14 @@ std::string_view process_arch() {
 #endif
 }
 
-Status runs_on(const PackageVariant& variant, const PackageHost& host) {
-  if (variant.arch != host.arch)
-    return unsupported(fmt::format("{} code for {}, this is {}", variant.isa, variant.arch, host.arch));
-  const std::optional<Isa> isa = parse_isa(variant.isa);
-  if (!isa) return unsupported(fmt::format("instruction set '{}' is not one of this build", variant.isa));
+Status runs_on(const PackageCode& code, const PackageHost& host) {
+  if (code.arch != host.arch)
+    return unsupported(fmt::format("{} code for {}, this is {}", code.isa, code.arch, host.arch));
+  const std::optional<Isa> isa = parse_isa(code.isa);
+  if (!isa) return unsupported(fmt::format("instruction set '{}' is not one of this build", code.isa));
   std::vector<std::string> missing;
   FeatureSet needed = isa_info(*isa).required;
-  for (const std::string& name : variant.features) {
+  for (const std::string& name : code.features) {
     if (const std::optional<Feature> feature = parse_feature(name)) {
       needed.add(*feature);
     } else {
@@ -138,22 +168,34 @@ Status runs_on(const PackageVariant& variant, const PackageHost& host) {
   }
   for (std::string& name : needed.without(host.features).names()) missing.push_back(std::move(name));
   if (missing.empty()) return {};
-  return unsupported(fmt::format("{} code, and this CPU lacks {}", variant.isa, fmt::join(missing, ", ")));
+  return unsupported(fmt::format("{} code, and this CPU lacks {}", code.isa, fmt::join(missing, ", ")));
 }
 
-Result<size_t> choose_variant(const PackageOp& op, const PackageHost& host) {
+Result<size_t> choose_code(std::span<const PackageCode> codes, const PackageHost& host) {
   std::optional<size_t> best;
   std::vector<std::string> reasons;
-  for (size_t i = 0; i < op.variants.size(); ++i) {
-    const Status status = runs_on(op.variants[i], host);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const Status status = runs_on(codes[i], host);
     if (!status.ok()) {
       reasons.push_back(status.message());
-    } else if (!best || *parse_isa(op.variants[i].isa) > *parse_isa(op.variants[*best].isa)) {
+    } else if (!best || *parse_isa(codes[i].isa) > *parse_isa(codes[*best].isa)) {
       best = i;
     }
   }
   if (best) return *best;
-  return unsupported(fmt::format("{}: no variant runs here: {}", op.problem, fmt::join(reasons, "; ")));
+  return unsupported(fmt::format("no variant runs here: {}", fmt::join(reasons, "; ")));
+}
+
+Result<size_t> choose_variant(const PackageOp& op, const PackageHost& host) {
+  std::vector<PackageCode> codes;
+  for (const PackageVariant& variant : op.variants) codes.push_back(code_of(variant));
+  const Result<size_t> chosen = choose_code(codes, host);
+  if (chosen.ok()) return chosen;
+  return Status(chosen.status().code(), fmt::format("{}: {}", op.problem, chosen.status().message()));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
 // The descriptor stays open as long as the object is loaded: glibc takes two objects of one name for the same, and the
@@ -240,38 +282,48 @@ Result<std::shared_ptr<const Package>> Package::read(const std::string& path) {
 }
 
 Status Package::read_files(int folder) {
-  for (const PackageOp& op : manifest_.ops) {
-    for (const PackageVariant& variant : op.variants) {
-      contents_[variant.object];
-      for (const PackageKernel& kernel : variant.kernels) contents_[kernel.loop_ir];
-    }
+  const auto expect = [&](const PackageCode& code) {
+    contents_[code.object];
+    for (const PackageKernel& kernel : code.kernels) contents_[kernel.loop_ir];
+  };
+  for (const PackageOp& op : manifest_.ops)
+    for (const PackageVariant& variant : op.variants) expect(code_of(variant));
+  for (const PackageCode& code : manifest_.kernels) expect(code);
+  if (manifest_.graph) {
+    contents_[manifest_.graph->text];
+    for (const PackageConstant& constant : manifest_.graph->constants) constants_[constant.file];
   }
   for (const PackageFile& file : manifest_.files) {
+    if (const auto constant = constants_.find(file.name); constant != constants_.end()) {
+      HONE_ASSIGN_OR_RETURN(constant->second, map_checked(folder, file));
+    }
+    const auto at = contents_.find(file.name);
+    if (at == contents_.end() && constants_.contains(file.name)) continue;
     HONE_ASSIGN_OR_RETURN(std::string content, read_checked(folder, file));
-    if (const auto at = contents_.find(file.name); at != contents_.end()) at->second = std::move(content);
+    if (at != contents_.end()) at->second = std::move(content);
   }
   return {};
 }
 
-Result<std::shared_ptr<const Package::SharedObject>> Package::object(const PackageVariant& variant) const {
+Result<std::shared_ptr<const Package::SharedObject>> Package::object(const PackageCode& code) const {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<const SharedObject>& known = loaded_[variant.object];
+  std::weak_ptr<const SharedObject>& known = loaded_[code.object];
   if (std::shared_ptr<const SharedObject> alive = known.lock()) return alive;
-  Result<std::shared_ptr<const SharedObject>> loaded = SharedObject::load(contents_.at(variant.object), variant.arch);
+  Result<std::shared_ptr<const SharedObject>> loaded = SharedObject::load(contents_.at(code.object), code.arch);
   if (!loaded.ok())
-    return Status(loaded.status().code(), fmt::format("{}: {}", variant.object, loaded.status().message()));
+    return Status(loaded.status().code(), fmt::format("{}: {}", code.object, loaded.status().message()));
   known = *loaded;
   return loaded;
 }
 
-Result<std::vector<Executable>> Package::load(const PackageVariant& variant, const PackageHost& host) const {
-  return guarded([&] { return load_kernels(variant, host); });
+Result<std::vector<Executable>> Package::load(const PackageCode& code, const PackageHost& host) const {
+  return guarded([&] { return load_kernels(code, host); });
 }
 
-Result<std::vector<Executable>> Package::load_kernels(const PackageVariant& variant, const PackageHost& host) const {
-  HONE_RETURN_IF_ERROR(named(path_, runs_on(variant, host)));
+Result<std::vector<Executable>> Package::load_kernels(const PackageCode& code, const PackageHost& host) const {
+  HONE_RETURN_IF_ERROR(named(path_, runs_on(code, host)));
   std::vector<ir::Kernel> kernels;
-  for (const PackageKernel& packed : variant.kernels) {
+  for (const PackageKernel& packed : code.kernels) {
     Result<ir::Kernel> kernel = ir::parse(loop_ir(packed));
     Status status = kernel.ok() ? ir::verify(*kernel) : kernel.status();
     if (!status.ok())
@@ -279,15 +331,14 @@ Result<std::vector<Executable>> Package::load_kernels(const PackageVariant& vari
                    data_loss(fmt::format("{} is no LoopIR that can be run: {}", packed.loop_ir, status.message())));
     kernels.push_back(std::move(*kernel));
   }
-  const Result<std::shared_ptr<const SharedObject>> object = this->object(variant);
+  const Result<std::shared_ptr<const SharedObject>> object = this->object(code);
   if (!object.ok()) return named(path_, object.status());
   std::vector<Executable> executables;
   for (size_t i = 0; i < kernels.size(); ++i) {
-    const std::string& symbol = variant.kernels[i].symbol;
+    const std::string& symbol = code.kernels[i].symbol;
     const ElfFunction* const function = (*object)->function(symbol);
     const ir::TaskFn entry = function == nullptr ? nullptr : (*object)->entry(symbol);
-    if (entry == nullptr)
-      return named(path_, data_loss(fmt::format("{} has no function '{}'", variant.object, symbol)));
+    if (entry == nullptr) return named(path_, data_loss(fmt::format("{} has no function '{}'", code.object, symbol)));
     Executable executable;
     executable.kernel = std::make_unique<PackagedKernel>(*object, entry, function->size);
     executable.bounds = ir::task_bounds(kernels[i]);

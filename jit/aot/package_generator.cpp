@@ -21,12 +21,12 @@ class Shared final : public CompiledKernel {
 
 }  // namespace
 
-Status PackageGenerator::add(const Package& package, const PackageVariant& variant, const PackageHost& host) {
-  HONE_ASSIGN_OR_RETURN(std::vector<Executable> loaded, package.load(variant, host));
-  const Isa isa = *parse_isa(variant.isa);  // load() has refused a name that is none
+Status PackageGenerator::add(const Package& package, const PackageCode& code, const PackageHost& host) {
+  HONE_ASSIGN_OR_RETURN(std::vector<Executable> loaded, package.load(code, host));
+  const Isa isa = *parse_isa(code.isa);  // load() has refused a name that is none
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < loaded.size(); ++i)
-    kernels_[{isa, package.loop_ir(variant.kernels[i])}] = std::move(loaded[i].kernel);
+    kernels_[{isa, package.loop_ir(code.kernels[i])}] = std::move(loaded[i].kernel);
   return {};
 }
 

@@ -20,7 +20,10 @@ class PackageGenerator final : public CodeGenerator {
   // Loads a variant now, so that what cannot be loaded is known here; its code stays as long as this object or a kernel
   // from it. Of equal LoopIR for one instruction set the kernel that was added last counts. Error: that of
   // Package::load, and nothing is added. Thread safe.
-  Status add(const Package& package, const PackageVariant& variant, const PackageHost& host);
+  Status add(const Package& package, const PackageCode& code, const PackageHost& host);
+  Status add(const Package& package, const PackageVariant& variant, const PackageHost& host) {
+    return add(package, code_of(variant), host);
+  }
 
   std::string_view name() const override { return kPackageCodegen; }
   std::string version() const override { return "package-" + std::to_string(kPackageAbi); }

@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <list>
+#include <map>
 #include <set>
 
 #include "engine/base/guarded.h"
@@ -105,87 +107,193 @@ Status take_place(const fs::path& made, const fs::path& place) {
 
 // ---- files ----
 
-class Writer {
+// What a package's folder has so far.
+class Folder {
  public:
-  explicit Writer(fs::path folder) : folder_(std::move(folder)) {}
+  explicit Folder(fs::path path) : path_(std::move(path)) {}
 
-  Status add_op(const AotOp& op) {
-    PackageOp& packed = manifest_.ops.emplace_back();
-    packed.problem = op.problem;
-    for (const AotVariant& variant : op.variants) {
-      const std::string stem = fmt::format("{}.{}", manifest_.ops.size() - 1, label(op, variant));
-      HONE_RETURN_IF_ERROR(add_variant(variant, stem, packed.variants.emplace_back()));
-    }
+  fs::path of(const std::string& name) const { return path_ / name; }
+  // Anew where the linker made it, with the permissions of a file that is read.
+  Status add(const std::string& name, std::span<const std::byte> content) {
+    fs::remove(of(name));
+    const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+    HONE_RETURN_IF_ERROR(write_file(of(name), text));
+    files.push_back({.name = name, .bytes = static_cast<int64_t>(content.size()), .sha256 = sha256_hex(content)});
     return {};
   }
+  Status add(const std::string& name, std::string_view content) { return add(name, std::as_bytes(std::span(content))); }
 
-  Result<Manifest> finish() {
-    manifest_.engine = engine_label();
-    HONE_RETURN_IF_ERROR(write_file(folder_ / kManifestName, print(manifest_)));
-    return std::move(manifest_);
+  std::vector<PackageFile> files;
+
+ private:
+  fs::path path_;
+};
+
+// Kernels that go into one shared object, STEM.so.
+class CodeObject {
+ public:
+  CodeObject(Folder& folder, AotTarget target, std::string stem)
+      : folder_(folder), target_(std::move(target)), stem_(std::move(stem)) {}
+
+  std::string name() const { return stem_ + ".so"; }
+  const AotTarget& target() const { return target_; }
+
+  // One that is there already is not compiled again.
+  Result<PackageKernel> add(const ir::Kernel& kernel) {
+    const std::string text = ir::print(kernel);
+    if (const auto known = kernels_.find(text); known != kernels_.end()) return known->second;
+    HONE_ASSIGN_OR_RETURN(AotObject object, compile_object(kernel, target_));
+    // Kernels of one name and different code; a name is no part of the code.
+    for (int i = 2; symbols_.contains(object.symbol); ++i) {
+      ir::Kernel renamed = kernel;
+      renamed.name += fmt::format("_{}", i);
+      HONE_ASSIGN_OR_RETURN(object, compile_object(renamed, target_));
+    }
+    symbols_.insert(object.symbol);
+    const PackageKernel packed{object.symbol, fmt::format("{}.{}.loopir", stem_, objects_.size())};
+    HONE_RETURN_IF_ERROR(folder_.add(packed.loop_ir, text));
+    objects_.push_back(folder_.of(fmt::format("{}.{}.o", stem_, objects_.size())).string());
+    HONE_RETURN_IF_ERROR(write_file(objects_.back(), object.bytes));
+    kernels_.emplace(text, packed);
+    return packed;
+  }
+
+  // Without kernels there is no object.
+  Status link() {
+    if (objects_.empty()) return {};
+    HONE_ASSIGN_OR_RETURN(const std::string arch, aot_arch(target_.isa));
+    const fs::path linked = folder_.of(name());
+    HONE_RETURN_IF_ERROR(link_shared(objects_, linked.string(), arch));
+    for (const std::string& object : objects_) fs::remove(object);
+    HONE_ASSIGN_OR_RETURN(const std::string content, read_file(linked));
+    return folder_.add(name(), content);
   }
 
  private:
-  // "avx512", with the CPU where several variants have that instruction set.
-  static std::string label(const AotOp& op, const AotVariant& variant) {
-    const auto same = std::count_if(op.variants.begin(), op.variants.end(),
-                                    [&](const AotVariant& v) { return v.target.isa == variant.target.isa; });
-    std::string text(isa_info(variant.target.isa).name);
-    if (same > 1) text += "-" + variant.target.mcpu;
-    for (char& c : text)
-      if (c == '+' || c == '/') c = '_';
-    return text;
-  }
+  Folder& folder_;
+  AotTarget target_;
+  std::string stem_;
+  std::vector<std::string> objects_;
+  std::set<std::string> symbols_;
+  std::map<std::string, PackageKernel> kernels_;  // by LoopIR
+};
 
-  Status add_variant(const AotVariant& variant, const std::string& stem, PackageVariant& packed) {
-    packed.isa = isa_info(variant.target.isa).name;
-    HONE_ASSIGN_OR_RETURN(packed.arch, aot_arch(variant.target.isa));
-    packed.mcpu = variant.target.mcpu;
-    packed.features = isa_info(variant.target.isa).required.names();
-    HONE_ASSIGN_OR_RETURN(packed.codegen, aot_codegen());
-    packed.program = variant.program;
-    packed.numerics = variant.numerics;
-    packed.threads = variant.threads;
-    packed.object = stem + ".so";
-    std::vector<std::string> objects;
-    std::set<std::string> symbols;
-    for (size_t i = 0; i < variant.kernels.size(); ++i) {
-      const ir::Kernel& kernel = variant.kernels[i];
-      HONE_ASSIGN_OR_RETURN(const AotObject object, compile_object(kernel, variant.target));
-      if (!symbols.insert(object.symbol).second)
-        return internal_error(fmt::format("two kernels of {} are called {}", variant.program, object.symbol));
-      packed.kernels.push_back({object.symbol, fmt::format("{}.{}.loopir", stem, i)});
-      HONE_RETURN_IF_ERROR(add_file(packed.kernels.back().loop_ir, ir::print(kernel)));
-      objects.push_back((folder_ / fmt::format("{}.{}.o", stem, i)).string());
-      HONE_RETURN_IF_ERROR(write_file(objects.back(), object.bytes));
+// All of a variant but what it is of. Code: PackageVariant, PackageCode.
+template <typename Code>
+Status add_code(std::span<const ir::Kernel> kernels, CodeObject& object, Code& packed) {
+  packed.isa = isa_info(object.target().isa).name;
+  HONE_ASSIGN_OR_RETURN(packed.arch, aot_arch(object.target().isa));
+  packed.mcpu = object.target().mcpu;
+  packed.features = isa_info(object.target().isa).required.names();
+  HONE_ASSIGN_OR_RETURN(packed.codegen, aot_codegen());
+  packed.object = object.name();
+  for (const ir::Kernel& kernel : kernels) {
+    HONE_ASSIGN_OR_RETURN(PackageKernel one, object.add(kernel));
+    packed.kernels.push_back(std::move(one));
+  }
+  return {};
+}
+
+Status add_variant(const AotVariant& variant, CodeObject& object, PackageVariant& packed) {
+  packed.program = variant.program;
+  packed.numerics = variant.numerics;
+  packed.threads = variant.threads;
+  return add_code(variant.kernels, object, packed);
+}
+
+// "avx512", with the CPU where several targets have that instruction set.
+std::string label(const AotTarget& target, bool several) {
+  std::string text(isa_info(target.isa).name);
+  if (several) text += "-" + target.mcpu;
+  for (char& c : text)
+    if (c == '+' || c == '/') c = '_';
+  return text;
+}
+
+// ---- ops ----
+
+Result<Manifest> write_ops(const std::vector<AotOp>& ops, Folder& folder) {
+  Manifest manifest;
+  for (const AotOp& op : ops) {
+    PackageOp& packed = manifest.ops.emplace_back();
+    packed.problem = op.problem;
+    for (const AotVariant& variant : op.variants) {
+      const bool several =
+          std::ranges::count(op.variants, variant.target.isa, [](const AotVariant& v) { return v.target.isa; }) > 1;
+      CodeObject object(folder, variant.target,
+                        fmt::format("{}.{}", manifest.ops.size() - 1, label(variant.target, several)));
+      HONE_RETURN_IF_ERROR(add_variant(variant, object, packed.variants.emplace_back()));
+      HONE_RETURN_IF_ERROR(object.link());
     }
-    const fs::path linked = folder_ / packed.object;
-    HONE_RETURN_IF_ERROR(link_shared(objects, linked.string(), packed.arch));
-    for (const std::string& object : objects) fs::remove(object);
-    HONE_ASSIGN_OR_RETURN(const std::string content, read_file(linked));
-    return add_file(packed.object, content);
   }
+  return manifest;
+}
 
-  // Anew where the linker made it, with the permissions of a file that is read.
-  Status add_file(const std::string& name, std::string_view content) {
-    fs::remove(folder_ / name);
-    HONE_RETURN_IF_ERROR(write_file(folder_ / name, content));
-    manifest_.files.push_back(
-        {.name = name, .bytes = static_cast<int64_t>(content.size()), .sha256 = sha256_hex(content)});
+// ---- graphs ----
+
+// One object for each target.
+class GraphObjects {
+ public:
+  explicit GraphObjects(Folder& folder) : folder_(folder) {}
+  CodeObject& of(const AotTarget& target) {
+    const auto at = std::ranges::find(objects_, target, &CodeObject::target);
+    if (at != objects_.end()) return *at;
+    return objects_.emplace_back(folder_, target, "code." + label(target, !target.mcpu.empty()));
+  }
+  Status link() {
+    for (CodeObject& object : objects_) HONE_RETURN_IF_ERROR(object.link());
     return {};
   }
 
-  fs::path folder_;
-  Manifest manifest_;
+ private:
+  Folder& folder_;
+  std::list<CodeObject> objects_;
 };
 
-Result<Manifest> write(const std::vector<AotOp>& ops, const std::string& path, Replace replace) {
+Result<PackageGraph> write_graph(const AotGraph& graph, Folder& folder) {
+  PackageGraph packed{
+      .text = "graph.txt", .policy = graph.policy, .tokens = graph.tokens, .guards = graph.guards, .constants = {}};
+  HONE_RETURN_IF_ERROR(folder.add(packed.text, graph.text));
+  for (const AotConstant& constant : graph.constants) {
+    packed.constants.push_back({constant.name, fmt::format("constant.{}.bin", packed.constants.size())});
+    HONE_RETURN_IF_ERROR(folder.add(packed.constants.back().file, constant.data));
+  }
+  return packed;
+}
+
+Result<Manifest> write_graph_files(const AotGraphPackage& package, Folder& folder) {
+  Manifest manifest;
+  HONE_ASSIGN_OR_RETURN(manifest.graph, write_graph(package.graph, folder));
+  GraphObjects objects(folder);
+  for (const AotOp& op : package.ops) {
+    PackageOp& packed = manifest.ops.emplace_back();
+    packed.problem = op.problem;
+    for (const AotVariant& variant : op.variants) {
+      HONE_RETURN_IF_ERROR(add_variant(variant, objects.of(variant.target), packed.variants.emplace_back()));
+    }
+  }
+  for (const AotKernels& kernels : package.kernels) {
+    if (kernels.kernels.empty()) continue;
+    HONE_RETURN_IF_ERROR(add_code(kernels.kernels, objects.of(kernels.target), manifest.kernels.emplace_back()));
+  }
+  HONE_RETURN_IF_ERROR(objects.link());
+  return manifest;
+}
+
+// `fill` writes the files to the folder and says what the manifest has of them.
+template <typename Fill>
+Result<Manifest> write(const Fill& fill, const std::string& path, Replace replace) {
   HONE_ASSIGN_OR_RETURN(const std::string name, package_place(path, replace));
   const fs::path place = fs::absolute(name);
   HONE_ASSIGN_OR_RETURN(const Scratch scratch, Scratch::beside(place));
-  Writer writer(scratch.path());
-  for (const AotOp& op : ops) HONE_RETURN_IF_ERROR(writer.add_op(op));
-  HONE_ASSIGN_OR_RETURN(Manifest manifest, writer.finish());
+  Folder folder(scratch.path());
+  HONE_ASSIGN_OR_RETURN(Manifest manifest, fill(folder));
+  manifest.files = std::move(folder.files);
+  manifest.engine = engine_label();
+  const std::string text = print(manifest);
+  if (const Result<Manifest> again = parse_manifest(text); !again.ok())
+    return invalid_argument(fmt::format("no package can have this: {}", again.status().message()));
+  HONE_RETURN_IF_ERROR(write_file(folder.of(std::string(kManifestName)), text));
   HONE_RETURN_IF_ERROR(package_place(path, replace).status());  // it may have changed meanwhile
   HONE_RETURN_IF_ERROR(take_place(scratch.path(), place));
   return manifest;
@@ -214,7 +322,12 @@ Result<std::string> package_place(const std::string& path, Replace replace) {
 }
 
 Result<Manifest> write_package(const std::vector<AotOp>& ops, const std::string& path, Replace replace) {
-  return guarded([&] { return write(ops, path, replace); });
+  return guarded([&] { return write([&](Folder& folder) { return write_ops(ops, folder); }, path, replace); });
+}
+
+Result<Manifest> write_graph_package(const AotGraphPackage& package, const std::string& path, Replace replace) {
+  return guarded(
+      [&] { return write([&](Folder& folder) { return write_graph_files(package, folder); }, path, replace); });
 }
 
 }  // namespace hone::jit

@@ -3,7 +3,9 @@
 // The same input gives the same bytes, as far as the linker keeps that promise (lld and ld do).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,28 @@ struct AotOp {
   std::vector<AotVariant> variants;
 };
 
+// Kernels of no op, for one CPU.
+struct AotKernels {
+  AotTarget target;
+  std::vector<ir::Kernel> kernels;
+};
+struct AotConstant {
+  std::string name;  // in the graph's text
+  std::span<const std::byte> data;
+};
+struct AotGraph {
+  std::string text, policy;
+  std::vector<int64_t> tokens;
+  std::vector<PackageGuard> guards;
+  std::vector<AotConstant> constants;
+};
+// All kernels for one CPU become one shared object, in which equal ones are once.
+struct AotGraphPackage {
+  AotGraph graph;
+  std::vector<AotOp> ops;
+  std::vector<AotKernels> kernels;
+};
+
 enum class Replace : uint8_t {
   kNothing,  // what is there already is an error
   kPackage,  // a package gives way; anything else is an error
@@ -51,5 +75,7 @@ Result<std::string> package_place(const std::string& path, Replace replace);
 // Compiles, links and writes; `path` appears when it is complete, or not at all, and what it replaces is there until
 // then. Errors: as package_place and link_shared, resource_exhausted (disk), unsupported (a build without LLVM).
 Result<Manifest> write_package(const std::vector<AotOp>& ops, const std::string& path, Replace replace);
+// The same, and invalid_argument for what the reader of manifests would refuse (a name that cannot be printed).
+Result<Manifest> write_graph_package(const AotGraphPackage& package, const std::string& path, Replace replace);
 
 }  // namespace hone::jit

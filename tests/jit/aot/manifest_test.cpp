@@ -32,12 +32,35 @@ Manifest sample() {
           .ops = {{.problem = "an op:of sizes", .variants = {avx512, avx2}}}};
 }
 
+Manifest graph_sample() {
+  Manifest manifest = sample();
+  manifest.files.push_back({"graph.txt", 9, std::string(64, '1')});
+  manifest.files.push_back({"constant.0.bin", 128, std::string(64, '2')});
+  manifest.kernels = {code_of(manifest.ops[0].variants[0])};
+  manifest.graph = {.text = "graph.txt",
+                    .policy = "default",
+                    .tokens = {1, 128},
+                    .guards = {{"at_most", "p + s", "4096", "tokens after this call", "state k holds 4096 rows"}},
+                    .constants = {{"wq", "constant.0.bin"}}};
+  return manifest;
+}
+
 TEST(AotManifest, PrintsWhatItParses) {
-  const std::string text = print(sample());
-  const Result<Manifest> parsed = parse_manifest(text);
-  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  EXPECT_EQ(*parsed, sample());
-  EXPECT_EQ(print(*parsed), text);
+  for (const Manifest& manifest : {sample(), graph_sample()}) {
+    const std::string text = print(manifest);
+    const Result<Manifest> parsed = parse_manifest(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(*parsed, manifest);
+    EXPECT_EQ(print(*parsed), text);
+  }
+  Manifest without_ops = graph_sample();
+  without_ops.ops.clear(), without_ops.kernels.clear();
+  EXPECT_TRUE(parse_manifest(print(without_ops)).ok()) << "a graph may have no matmul, and no row program";
+}
+
+TEST(AotManifest, PackagesOfOpsKeepTheirNumber) {
+  EXPECT_EQ(ordered_json::parse(print(sample()))["version"], 1);
+  EXPECT_EQ(ordered_json::parse(print(graph_sample()))["version"], 2);
 }
 
 TEST(AotManifest, FindsFiles) {
@@ -47,7 +70,7 @@ TEST(AotManifest, FindsFiles) {
   EXPECT_EQ(manifest.file("0.avx512"), nullptr);
 }
 
-// Every field of the format, as a JSON pointer, with values that it may not have.
+// Every field of the format, as a JSON pointer, with values that it may not have. Those of format 1 first.
 struct Field {
   const char* pointer;
   const char* named;  // how messages call it
@@ -76,10 +99,10 @@ std::vector<Field> fields() {
   };
   return {
       {"/format", "format", {kNone, 1, "", "another package", kList}},
-      {"/version", "version", no_number({0, 2, 999})},
+      {"/version", "", no_number({0, 2, 3, 999})},
       {"/abi", "abi", no_number({0, 2})},
       {"/engine", "engine", no_line},
-      {"/kind", "kind", {kNone, "graph", 1, ""}},
+      {"/kind", "kind", {kNone, "graph", "kernels ", 1, ""}},
       {"/files", "files", empty_too},
       {"/files/0", "files[0]", {kNone, 1, "a", kList}},
       {"/files/0/name", "files[0].name", no_file},
@@ -111,9 +134,48 @@ std::vector<Field> fields() {
   };
 }
 
-TEST(AotManifest, EachFieldIsRefusedByName) {
-  const ordered_json good = ordered_json::parse(print(sample()));
-  for (const Field& field : fields()) {
+// What a graph has on top of that.
+std::vector<Field> graph_fields() {
+  const std::vector<ordered_json> no_line = {kNone, 1, kList, "", "two\nlines", std::string(4097, 'a')};
+  const std::vector<ordered_json> no_file = {kNone,         1,     "",        "..",           "../x",
+                                             "/etc/passwd", "a/b", ".hidden", "manifest.json"};
+  const std::vector<ordered_json> no_list = {kNone, 1, "a", kObject};
+  const std::vector<ordered_json> no_object = {kNone, 1, "a", kList};
+  std::vector<ordered_json> empty_too = no_list;
+  empty_too.push_back(kList);
+  const std::vector<ordered_json> no_count = {kNone, 0, -1, 1.5, "1", kList, (int64_t{1} << 31) + 1};
+  return {
+      {"/kind", "kind", {kNone, "kernels", 1, ""}},
+      {"/kernels", "kernels", no_list},
+      {"/kernels/0", "kernels[0]", no_object},
+      {"/kernels/0/isa", "kernels[0].isa", {kNone, 1, "", "a b"}},
+      {"/kernels/0/object", "kernels[0].object", no_file},
+      {"/kernels/0/kernels", "kernels[0].kernels", empty_too},
+      {"/kernels/0/kernels/1/symbol", "kernels[0].kernels[1].symbol", {kNone, 1, "", "a-b", "1a"}},
+      {"/kernels/0/kernels/1/loop_ir", "kernels[0].kernels[1].loop_ir", no_file},
+      {"/graph", "graph", no_object},
+      {"/graph/text", "graph.text", no_file},
+      {"/graph/policy", "graph.policy", no_line},
+      {"/graph/tokens", "graph.tokens", empty_too},
+      {"/graph/tokens/1", "graph.tokens[1]", no_count},
+      {"/graph/guards", "graph.guards", no_list},
+      {"/graph/guards/0", "graph.guards[0]", no_object},
+      {"/graph/guards/0/kind", "graph.guards[0].kind", {kNone, 1, "", "less"}},
+      {"/graph/guards/0/left", "graph.guards[0].left", no_line},
+      {"/graph/guards/0/right", "graph.guards[0].right", no_line},
+      {"/graph/guards/0/what", "graph.guards[0].what", no_line},
+      {"/graph/guards/0/rule", "graph.guards[0].rule", no_line},
+      {"/graph/constants", "graph.constants", no_list},
+      {"/graph/constants/0", "graph.constants[0]", no_object},
+      {"/graph/constants/0/name", "graph.constants[0].name", no_line},
+      {"/graph/constants/0/file", "graph.constants[0].file", no_file},
+      {"/sha256", "sha256", {kNone, 1, "", std::string(64, 'A'), std::string(64, 'a')}},
+  };
+}
+
+void expect_refused(const Manifest& manifest, const std::vector<Field>& all) {
+  const ordered_json good = ordered_json::parse(print(manifest));
+  for (const Field& field : all) {
     for (const ordered_json& value : field.bad) {
       ordered_json bad = good;
       bad[ordered_json::json_pointer(field.pointer)] = value;
@@ -126,6 +188,11 @@ TEST(AotManifest, EachFieldIsRefusedByName) {
   }
 }
 
+TEST(AotManifest, EachFieldIsRefusedByName) {
+  expect_refused(sample(), fields());
+  expect_refused(graph_sample(), graph_fields());
+}
+
 // Walks the whole document: whatever object it is, a field that is not there and one too many are refused.
 void each_object(const ordered_json& value, const std::string& pointer,
                  const std::function<void(const std::string&)>& visit) {
@@ -134,8 +201,8 @@ void each_object(const ordered_json& value, const std::string& pointer,
   for (const auto& [key, inner] : value.items()) each_object(inner, pointer + "/" + key, visit);
 }
 
-TEST(AotManifest, MissingAndUnknownFieldsAreRefused) {
-  const ordered_json good = ordered_json::parse(print(sample()));
+int each_object_refused(const Manifest& manifest) {
+  const ordered_json good = ordered_json::parse(print(manifest));
   int objects = 0;
   each_object(good, "", [&](const std::string& at) {
     ++objects;
@@ -153,12 +220,17 @@ TEST(AotManifest, MissingAndUnknownFieldsAreRefused) {
     ASSERT_FALSE(parsed.ok()) << at;
     EXPECT_THAT(parsed.status().message(), HasSubstr("surplus is no field"));
   });
-  EXPECT_EQ(objects, 1 + 3 + 1 + 2 + 4);
+  return objects;
+}
+
+TEST(AotManifest, MissingAndUnknownFieldsAreRefused) {
+  EXPECT_EQ(each_object_refused(sample()), 1 + 3 + 1 + 2 + 4);
+  EXPECT_EQ(each_object_refused(graph_sample()), 1 + 5 + 1 + 2 + 4 + (1 + 2) + (1 + 1 + 1));
 }
 
 TEST(AotManifest, VersionsOfOthersAreUnsupported) {
   ordered_json other = ordered_json::parse(print(sample()));
-  other["version"] = 2;
+  other["version"] = 3;
   EXPECT_EQ(parse_manifest(other.dump()).status().code(), Code::kUnsupported);
   other["version"] = 1, other["abi"] = 7;
   EXPECT_EQ(parse_manifest(other.dump()).status().code(), Code::kUnsupported);
@@ -167,7 +239,7 @@ TEST(AotManifest, VersionsOfOthersAreUnsupported) {
 
 TEST(AotManifest, ReferencesAreChecked) {
   const auto refused = [](const std::function<void(Manifest&)>& change, const std::string& why) {
-    Manifest manifest = sample();
+    Manifest manifest = graph_sample();
     change(manifest);
     const Result<Manifest> parsed = parse_manifest(print(manifest));
     ASSERT_FALSE(parsed.ok()) << why;
@@ -177,6 +249,25 @@ TEST(AotManifest, ReferencesAreChecked) {
   refused([](Manifest& m) { m.ops.push_back(m.ops[0]); }, "ops[1].problem is there twice");
   refused([](Manifest& m) { m.ops[0].variants[1].object = "x.so"; }, "ops[0].variants[1].object names 'x.so'");
   refused([](Manifest& m) { m.ops[0].variants[0].kernels[1].loop_ir = "y"; }, "kernels[1].loop_ir names 'y'");
+  refused([](Manifest& m) { m.kernels[0].object = "x.so"; }, "kernels[0].object names 'x.so'");
+  refused([](Manifest& m) { m.kernels[0].kernels[0].loop_ir = "y"; }, "kernels[0].kernels[0].loop_ir names 'y'");
+  refused([](Manifest& m) { m.graph->text = "z"; }, "graph.text names 'z'");
+  refused([](Manifest& m) { m.graph->constants[0].file = "z"; }, "graph.constants[0].file names 'z'");
+  refused([](Manifest& m) { m.graph->constants.push_back(m.graph->constants[0]); },
+          "graph.constants[1].name is there twice");
+}
+
+// Whatever changes in the manifest of a graph, and however valid it is then: it is not what was packed.
+TEST(AotManifest, TheManifestOfAGraphVouchesForItself) {
+  const std::string good = print(graph_sample());
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    EXPECT_FALSE(parse_manifest(bad).ok()) << "byte " << at << ": '" << good[at] << "' became '" << bad[at] << "'";
+  }
+  ordered_json other = ordered_json::parse(good);
+  other["graph"]["guards"][0]["right"] = "4097";
+  EXPECT_THAT(parse_manifest(other.dump()).status().message(), HasSubstr("its sha256 is another"));
 }
 
 TEST(AotManifest, TextThatIsNoTree) {

@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <span>
 
 #include "jit/aot/elf_object.h"
 #include "jit/aot/link.h"
+#include "kernels/ir/text.h"
 #include "tests/jit/aot/packages.h"
 #include "tests/jit/sample_kernels.h"
 
@@ -59,6 +62,42 @@ TEST_F(AotWrite, SameInputSameBytes) {
 }
 
 // Code for a CPU that is not here can be written, and is refused when it is to run.
+// One object for all kernels, in which each is once, also where two of different code have one name.
+TEST_F(AotWrite, GraphsShareTheirCode) {
+  ir::Kernel same_name = kernel(3);
+  same_name.name = kernel(2).name;
+  const std::vector<float> weights = {1, 2, 3};
+  AotGraphPackage package{.graph = {.text = "the graph",
+                                    .policy = "default",
+                                    .tokens = {1},
+                                    .guards = {},
+                                    .constants = {{"w", std::as_bytes(std::span(weights))}}},
+                          .ops = {op_of("one", {kernel(2)}, Isa::kAvx2), op_of("two", {kernel(2)}, Isa::kAvx2)},
+                          .kernels = {}};
+  package.kernels.push_back({package.ops[0].variants[0].target, {same_name, kernel(1)}});
+  const Result<Manifest> m = write_graph_package(package, path("g.hone"), Replace::kNothing);
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_EQ(m->files.size(), 6u) << "text, constant, three kernels, object";
+  EXPECT_EQ(m->ops[0].variants[0].kernels, m->ops[1].variants[0].kernels);
+  EXPECT_EQ(m->kernels[0].object, m->ops[0].variants[0].object);
+  EXPECT_NE(m->kernels[0].kernels[0].symbol, m->ops[0].variants[0].kernels[0].symbol);
+  const Result<std::shared_ptr<const Package>> opened = Package::open(path("g.hone"));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ((*opened)->graph_text(), "the graph");
+  EXPECT_EQ((*opened)->loop_ir(m->kernels[0].kernels[0]), ir::print(same_name));
+  const std::span<const std::byte> constant = (*opened)->constant(m->graph->constants[0])->bytes();
+  EXPECT_TRUE(std::ranges::equal(constant, std::as_bytes(std::span(weights))));
+  if (runs_on(m->kernels[0], this_host()).ok()) {
+    const auto code = (*opened)->load(m->kernels[0], this_host());
+    ASSERT_TRUE(code.ok()) << code.status().message();
+    EXPECT_NE((*code)[0].kernel->entry(), (*code)[1].kernel->entry());
+  }
+  package.graph.constants[0].name = "two\nlines";
+  EXPECT_THAT(write_graph_package(package, path("h.hone"), Replace::kNothing).status().message(),
+              HasSubstr("graph.constants[0].name must be"));
+  EXPECT_EQ(names(), std::vector<std::string>{"g.hone"});
+}
+
 TEST_F(AotWrite, CodeForOtherCpus) {
   AotOp op = op_of("a problem", {kernel(2)}, Isa::kAvx512);
   op.variants[0].target = {.isa = Isa::kAvx512, .mcpu = "znver4", .tune = "znver4"};
