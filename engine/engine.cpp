@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "db/store.h"
 #include "engine/base/env.h"
@@ -113,22 +115,62 @@ std::vector<jit::CodeGenerator*> Engine::State::generators_for(Isa isa, std::str
   return usable;
 }
 
-// All ops of the package or none: each is proven and its code loaded before the first counts.
+std::vector<Isa> Engine::State::helper_isas() const {
+  std::vector<Isa> isas;
+  {
+    const std::lock_guard lock(loading_);
+    if (!helper_isas_.empty()) isas.push_back(*helper_isas_.rbegin());
+  }
+  std::optional<Isa> widest;  // ISAs are numbered weakest first
+  for (const plan::CodegenLabel& label : target.codegens)
+    for (const Isa isa : label.isas)
+      if (!widest || isa > *widest) widest = isa;
+  if (widest && (isas.empty() || isas.front() != *widest)) isas.push_back(*widest);
+  return isas;
+}
+
+std::vector<jit::CodeGenerator*> Engine::State::helper_generators(Isa isa) {
+  std::vector<jit::CodeGenerator*> usable = generators_for(isa, "");
+  const std::lock_guard lock(loading_);
+  if (helper_isas_.contains(isa)) usable.insert(usable.begin(), &package_generator_);
+  return usable;
+}
+
 Status Engine::State::load_package(const std::string& path) {
   HONE_ASSIGN_OR_RETURN(const std::shared_ptr<const jit::Package> package, jit::Package::open(path));
+  return load_package(*package);
+}
+
+// All ops of the package or none: each is proven and its code loaded before the first counts. Kernels of no op need no
+// proof but that of their LoopIR: they are only ever run by who lowers to that very text.
+Status Engine::State::load_package(const jit::Package& package) {
+  const jit::Manifest& manifest = package.manifest();
   std::vector<plan::PackagedOp> admitted;
-  for (const jit::PackageOp& op : package->manifest().ops) {
-    HONE_ASSIGN_OR_RETURN(plan::PackagedOp one, plan::admit(*package, op, host));
-    HONE_RETURN_IF_ERROR(package_generator_.add(*package, op.variants[one.variant], host));
+  for (const jit::PackageOp& op : manifest.ops) {
+    HONE_ASSIGN_OR_RETURN(plan::PackagedOp one, plan::admit(package, op, host));
+    HONE_RETURN_IF_ERROR(package_generator_.add(package, op.variants[one.variant], host));
     admitted.push_back(std::move(one));
   }
+  std::set<Isa> isas;
+  if (!manifest.kernels.empty()) {
+    const Result<size_t> any = jit::choose_code(manifest.kernels, host);
+    if (!any.ok())
+      return Status(any.status().code(),
+                    fmt::format("package {}: kernels: {}", package.path(), any.status().message()));
+  }
+  for (const jit::PackageCode& code : manifest.kernels) {
+    if (!jit::runs_on(code, host).ok()) continue;
+    HONE_RETURN_IF_ERROR(package_generator_.add(package, code, host));
+    isas.insert(*parse_isa(code.isa));
+  }
   HONE_LOG_EVENT(LogTopic::kJit, "package",
-                 {{"path", path}, {"ops", admitted.size()}, {"engine", package->manifest().engine}});
+                 {{"path", package.path()}, {"ops", admitted.size()}, {"engine", manifest.engine}});
   const std::lock_guard lock(loading_);
   auto extended = std::make_shared<plan::Packages>(*packages_);
   for (plan::PackagedOp& op : admitted) extended->add(std::move(op));
   packages_ = std::move(extended);
-  package_paths_.push_back(path);
+  package_paths_.push_back(package.path());
+  helper_isas_.merge(isas);
   return {};
 }
 
@@ -153,6 +195,7 @@ Result<std::shared_ptr<Engine::State>> Engine::State::with_threads(int threads) 
   limited->target.threads = threads;
   limited->decisions = decisions;
   limited->generators = generators;
+  limited->on_plan = on_plan;
   limited->schedules.set_kind(schedules.kind());
   for (const std::string& path : current_info().packages) HONE_RETURN_IF_ERROR(limited->load_package(path));
   return limited;

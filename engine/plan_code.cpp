@@ -21,6 +21,18 @@ Result<PlanCode> compile_program(Engine::State& state, const Result<std::vector<
   return std::move(compiled.executables);
 }
 
+Result<HelperCode> compile_helper(Engine::State& state, const ir::Kernel& kernel, Isa isa) {
+  HelperCode code{.executable = nullptr, .kernel = kernel.name};
+  plan::Compiled compiled = plan::compile_first(state.kernels, {&kernel, 1}, isa, state.helper_generators(isa));
+  for (const plan::CompileFailure& f : compiled.failures)
+    HONE_LOG_EVENT(LogTopic::kJit, "no_code", {{"kernel", kernel.name}, {"codegen", f.codegen}, {"why", f.why}});
+  if (compiled.executables.empty()) return code;
+  code.executable = std::move(compiled.executables.front());
+  code.codegen = compiled.codegen;
+  HONE_RETURN_IF_ERROR(state.workspaces.reserve(code.executable->workspace_bytes, state.target.threads));
+  return code;
+}
+
 void log_plan(const PlanInfo& plan) {
   HONE_LOG_EVENT(LogTopic::kDispatch, "plan",
                  {{"problem", plan.problem},

@@ -43,6 +43,26 @@ Result<PlanCode> compile_plan(Engine::State& state, const typename Op::Problem& 
   return code;
 }
 
+// Code of no op (a row program, packing): of a package, else of the first code generator that can.
+struct HelperCode {
+  plan::KernelCache::Handle executable;  // null: nobody can
+  std::string kernel;                    // its name, where something was lowered
+  std::string codegen = std::string(plan::kFallbackCodegen);
+};
+// Error: resource_exhausted.
+Result<HelperCode> compile_helper(Engine::State& state, const ir::Kernel& kernel, Isa isa);
+// `lower`: the kernel for an instruction set. Errors: that of `lower`, resource_exhausted.
+template <typename Lower>
+Result<HelperCode> compile_helper(Engine::State& state, const Lower& lower) {
+  HelperCode code;
+  for (const Isa isa : state.helper_isas()) {
+    HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, lower(isa));
+    HONE_ASSIGN_OR_RETURN(code, compile_helper(state, kernel, isa));
+    if (code.executable != nullptr) break;
+  }
+  return code;
+}
+
 // What the caller gets to see of a plan, and what the log does.
 template <typename Plan>
 PlanInfo describe_plan(std::string problem, const Plan& plan, const runtime::Schedule* schedule) {

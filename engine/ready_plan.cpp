@@ -119,6 +119,7 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
   HONE_ASSIGN_OR_RETURN(ready->schedule, state.schedules.get(ready->plan.threads));
   ready->min_work = state.target.min_work;
   ready->measured = plan::measured_as_it_runs(ready->plan, state.target);
+  if (state.on_plan && problem.n != 0) state.on_plan(problem, ready->plan.program, ready->plan);
   log_plan(describe(*ready));
   return ready;
 }

@@ -1,7 +1,7 @@
-// A row program made ready to run: lowered, compiled by the first generator that can, else run by its reference.
+// A row program made ready to run: lowered, with code of a package or of the first generator that can, else run by its
+// reference.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "engine/plan/kernel_cache.h"
@@ -10,9 +10,6 @@
 #include "kernels/rows/program.h"
 
 namespace hone {
-
-// The widest instruction set that some code generator emits here.
-std::optional<Isa> widest_isa(const plan::Target& target);
 
 class RowKernel {
  public:

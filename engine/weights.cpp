@@ -33,10 +33,10 @@ Status run_on_all_threads(Engine::State& state, std::string_view node, int64_t t
   return {};
 }
 
-// The compiled packing kernel; null when no code can be generated.
+// The packing kernel, of a package or compiled; null when there is none.
 Result<plan::KernelCache::Handle> packing_kernel(Engine::State& state, const MatmulProblem& item, int64_t width,
                                                  Isa isa) {
-  const std::vector<jit::CodeGenerator*> generators = state.generators_for(isa, "");
+  const std::vector<jit::CodeGenerator*> generators = state.helper_generators(isa);
   if (generators.empty()) return plan::KernelCache::Handle();
   HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(item, width, isa));
   plan::Compiled compiled = plan::compile_first(state.kernels, {&kernel, 1}, isa, generators);

@@ -1,7 +1,7 @@
 // The step of top-k: a kernel of its own in kernels/rows.
 #include "engine/executable/step_internal.h"
 #include "engine/passes/bufferize.h"
-#include "engine/row_kernel_internal.h"
+#include "engine/plan_code_internal.h"
 #include "jit/launch.h"
 #include "kernels/op/region.h"
 #include "kernels/rows/topk.h"
@@ -51,15 +51,12 @@ class TopKStep final : public Step {
 };
 
 Status compile(Preparation& p, TopKStep& step) {
-  const std::optional<Isa> isa = widest_isa(p.state.target);
-  if (!isa) return {};
-  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, rows::lower(step.problem, *isa));
-  plan::Compiled compiled = plan::compile_first(p.state.kernels, {&kernel, 1}, *isa, p.state.generators_for(*isa, ""));
-  step.kernel = kernel.name;
-  if (compiled.executables.empty()) return {};
-  step.executable = std::move(compiled.executables.front());
-  step.codegen = compiled.codegen;
-  return p.state.workspaces.reserve(step.executable->workspace_bytes, p.state.target.threads);
+  HONE_ASSIGN_OR_RETURN(HelperCode code,
+                        compile_helper(p.state, [&](Isa isa) { return rows::lower(step.problem, isa); }));
+  if (!code.kernel.empty()) step.kernel = code.kernel;
+  step.codegen = code.codegen;
+  step.executable = std::move(code.executable);
+  return {};
 }
 
 }  // namespace
