@@ -1,4 +1,5 @@
-// hone compile: the kernels of problems as a package that runs without a code generator (jit/aot).
+// hone compile: the kernels of problems as a package that runs without a code generator (jit/aot). Graphs:
+// compile_graph.cpp.
 //
 // A variant is code for a CPU (--mcpu) with one instruction set (--isa). Its program is what the resolver would choose
 // on that machine: tuned plans where the database has them, else the default for its caches. So this is where a tuning
@@ -9,53 +10,14 @@
 #include <filesystem>
 #include <optional>
 
-#include "engine/base/cpu_library.h"
 #include "engine/base/env.h"
 #include "engine/plan/resolver.h"
-#include "jit/aot/write.h"
-#include "tools/hone/cli.h"
+#include "tools/hone/compile.h"
+#include "tools/hone/graph_file.h"
 #include "tools/hone/json.h"
 
 namespace hone::cli {
 namespace {
-
-struct CompileArgs {
-  ProblemArgs problems;
-  std::string output, mcpu = "native", isa, program, numerics, db;
-  int threads = 0;
-  bool force = false, json = false;
-};
-
-// LLVM's names of the CPUs that hone has a description of: where caches and tuned plans of a named CPU are looked up.
-struct Described {
-  std::string_view mcpu, description;
-};
-constexpr Described kDescribed[] = {
-    {"znver2", "zen2"},
-    {"znver3", "zen3"},
-    {"znver4", "zen4"},
-    {"znver5", "zen5"},
-    {"skylake-avx512", "skylake_x"},
-    {"icelake-server", "ice_lake"},
-    {"sapphirerapids", "sapphire_rapids"},
-    {"alderlake", "alder_lake"},
-    {"neoverse-n1", "neoverse_n1"},
-    {"cortex-a72", "cortex_a72"},
-};
-
-// The machine that a target is resolved for: the described CPU, else the one at hand (HONE_CPU), with the features of
-// the target's instruction set where those are others.
-Result<Machine> machine_of(const jit::AotTarget& target, const Machine& here) {
-  Machine machine = here;
-  for (const Described& d : kDescribed) {
-    if (d.mcpu != target.mcpu) continue;
-    HONE_ASSIGN_OR_RETURN(const std::string text, find_cpu_description(std::string(d.description)));
-    HONE_ASSIGN_OR_RETURN(machine, parse_machine_description(text));
-  }
-  const Result<Isa> best = machine.best_isa();
-  if (!best.ok() || *best != target.isa) machine.features = isa_info(target.isa).required;
-  return machine;
-}
 
 // A variant and why it has its program.
 struct Chosen {
@@ -131,41 +93,27 @@ Result<Chosen> choose(const op::Problem& problem, const jit::AotTarget& target, 
 
 // ---- what was typed ----
 
-Result<std::vector<Isa>> parse_isas(const std::string& text) {
-  std::vector<Isa> isas;
-  std::string names;
-  for (const Isa isa : all_isas()) names += fmt::format("{}{}", names.empty() ? "" : ", ", isa_info(isa).name);
-  for (const std::string& name : CLI::detail::split(text, ',')) {
-    const std::optional<Isa> isa = parse_isa(name);
-    if (!isa) return invalid_argument(fmt::format("--isa: '{}' is none of {}", name, names));
-    isas.push_back(*isa);
-  }
-  return isas;
-}
-
-// Each CPU with its strongest instruction set, or with each that was asked for.
-Result<std::vector<jit::AotTarget>> targets_of(const CompileArgs& args, const FeatureSet& host) {
-  std::vector<jit::AotTarget> targets;
-  const auto add = [&](const Result<jit::AotTarget>& target) -> Status {
-    HONE_RETURN_IF_ERROR(target.status());
-    if (std::find(targets.begin(), targets.end(), *target) == targets.end()) targets.push_back(*target);
-    return {};
-  };
-  for (const std::string& mcpu : CLI::detail::split(args.mcpu, ',')) {
-    if (args.isa.empty()) {
-      HONE_RETURN_IF_ERROR(add(jit::aot_target(mcpu, host)));
-      continue;
-    }
-    HONE_ASSIGN_OR_RETURN(const std::vector<Isa> isas, parse_isas(args.isa));
-    for (const Isa isa : isas) HONE_RETURN_IF_ERROR(add(jit::aot_target(mcpu, host, &isa)));
-  }
-  return targets;
+// Whether a graph is meant. Error: a graph among problems, or an option of graphs for problems.
+Result<bool> is_graph(const CompileArgs& args) {
+  const std::vector<std::string>& words = args.problems.problems;
+  const auto graph = std::find_if(words.begin(), words.end(), names_graph);
+  if (graph == words.end() && args.asks_for_graph())
+    return invalid_argument(
+        "--policy, --tokens, --print-after, --dump-graph, --dimension and --function are for graphs: "
+        "give a file of graph text or StableHLO");
+  if (graph == words.end()) return false;
+  if (words.size() > 1 || !args.problems.shapes.empty())
+    return invalid_argument(fmt::format("{} is a graph: it is compiled by itself, without problems beside it", *graph));
+  if (!args.program.empty() || !args.numerics.empty())
+    return invalid_argument("--program and --numerics are for problems; a graph has --policy");
+  return true;
 }
 
 Result<Setup> prepare(const CompileArgs& args) {
   Setup setup;
   if (args.problems.problems.empty() && args.problems.shapes.empty())
-    return invalid_argument("a problem is missing: give one, or --shapes with a file of them");
+    return invalid_argument("a problem is missing: give one, or --shapes with a file of them, or a file with a graph");
+  if (args.output.empty()) return invalid_argument("--output is required");
   HONE_ASSIGN_OR_RETURN(setup.shapes, args.problems.resolve());
   HONE_RETURN_IF_ERROR(check_numerics(setup.shapes, args.numerics));
   for (const op::Shape& shape : setup.shapes)
@@ -221,6 +169,9 @@ void report(const CompileArgs& args, const jit::Manifest& manifest, const std::v
 }
 
 int run_compile(const CompileArgs& args) {
+  const Result<bool> graph = is_graph(args);
+  if (!graph.ok()) return fail(graph.status());
+  if (*graph) return run_compile_graph(args);
   const Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
   std::vector<jit::AotOp> ops;
@@ -247,11 +198,13 @@ int run_compile(const CompileArgs& args) {
 void add_compile(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand(
       "compile",
-      "compile problems to a package: shared objects that run without a code generator (hone exec, hone::runtime)");
+      "compile problems, or a graph, to a package: shared objects that run without a code generator (hone exec, "
+      "hone::runtime)");
   auto args = std::make_shared<CompileArgs>();
   args->problems.add_to(*command);
-  command->add_option("-o,--output", args->output, "the package, a folder such as kernel.hone")
-      ->required()
+  command
+      ->add_option("-o,--output", args->output,
+                   "the package, a folder such as kernel.hone (a graph without it is compiled and reported)")
       ->check(not_empty());
   command
       ->add_option("--mcpu", args->mcpu,
@@ -269,6 +222,7 @@ void add_compile(CLI::App& app, Run& run) {
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_flag("--force", args->force, "replace a package that is there");
   command->add_flag("--json", args->json, "one JSON object");
+  add_graph_options(*command, *args);
   command->callback([args, &run] { run = [args] { return run_compile(*args); }; });
 }
 

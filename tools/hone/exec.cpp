@@ -1,4 +1,5 @@
-// hone exec: runs an op of a package on arrays from files, or on random ones, without a code generator.
+// hone exec: runs an op of a package on arrays from files, or on random ones, without a code generator. Graphs:
+// exec_graph.cpp.
 //
 // It is also a program of its own, hone-exec, which links none.
 #include <fmt/format.h>
@@ -12,19 +13,13 @@
 #include "engine/plan/region_policy.h"
 #include "kernels/op/region.h"
 #include "tools/hone/cli.h"
+#include "tools/hone/exec.h"
 #include "tools/hone/exec_work.h"
+#include "tools/hone/graph_file.h"
 #include "tools/hone/json.h"
 
 namespace hone::cli {
 namespace {
-
-struct ExecArgs {
-  std::string package, problem, isa;
-  std::vector<std::string> inputs, outputs;
-  std::optional<uint64_t> random;
-  int threads = 0, repetitions = 1;
-  bool check = false, json = false;
-};
 
 // "a=a.npy" -> {"a", "a.npy"}
 using Files = std::vector<std::pair<std::string, std::string>>;
@@ -247,7 +242,11 @@ Status list_all(const ExecArgs& args, const Opened& opened) {
 }
 
 Status exec(const ExecArgs& args) {
+  if (names_graph(args.package)) return exec_graph(args, nullptr);
   HONE_ASSIGN_OR_RETURN(const Opened opened, open(args));
+  if (opened.package->manifest().graph) return exec_graph(args, opened.package);
+  if (!args.calls.empty() || !args.sizes.empty())
+    return invalid_argument("--calls and --size are for graphs; the package has ops");
   const bool asks = args.inputs.empty() && args.outputs.empty() && !args.random && !args.check;
   if (asks && args.problem.empty()) return list_all(args, opened);
   HONE_ASSIGN_OR_RETURN(Chosen chosen, choose(args, opened, args.problem));
@@ -292,11 +291,19 @@ int run_exec(const ExecArgs& args) {
 
 void add_exec(CLI::App& app, Run& run) {
   CLI::App* command =
-      app.add_subcommand("exec", "run an op of a package on arrays; without any it says which it wants");
+      app.add_subcommand("exec",
+                         "run an op or the graph of a package, or a graph from a file, on arrays; without any it says "
+                         "which it wants");
   auto args = std::make_shared<ExecArgs>();
-  command->add_option("package", args->package, "what hone compile wrote")->required()->check(not_empty());
+  command->add_option("package", args->package, "what hone compile wrote, or a file of graph text or StableHLO")
+      ->required()
+      ->check(not_empty());
   command->add_option("--problem", args->problem, "which op of a package with several")->check(not_empty());
-  command->add_option("--input", args->inputs, "name=file.npy of inputs")->check(not_empty());
+  command
+      ->add_option("--input", args->inputs,
+                   "name=file.npy of inputs; of a graph also a file alone, for the next input, and an input several "
+                   "times, for calls that follow each other")
+      ->check(not_empty());
   command->add_option("--output", args->outputs, "file.npy for the result, or name=file.npy")->check(not_empty());
   command->add_option("--random", args->random, "seed of random values for the inputs that are not given")
       ->check(seed());
@@ -306,6 +313,15 @@ void add_exec(CLI::App& app, Run& run) {
   command->add_option("--threads", args->threads, "so many threads (default: as the package prefers, else what pays)")
       ->check(CLI::Range(1, kMaxThreads));
   command->add_option("-r,--repetitions", args->repetitions, "timed calls (default: 1)")->check(CLI::Range(1, 1000000));
+  command
+      ->add_option(
+          "--calls", args->calls,
+          "of a graph that keeps tokens: cut the inputs into calls of so many, such as 128,1,1 for a prompt of "
+          "128 and two single tokens; outputs are joined again")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  command->add_option("--size", args->sizes, "of a graph with --random: symbol=number for a size that no array says")
+      ->check(not_empty());
   command->add_flag("--json", args->json, "one JSON object");
   command->callback([args, &run] { run = [args] { return run_exec(*args); }; });
 }
