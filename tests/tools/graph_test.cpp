@@ -164,6 +164,20 @@ TEST_F(HoneGraph, CallsFollowEachOther) {
   EXPECT_EQ(bytes_of("a.npy"), bytes_of("b.npy"));
 }
 
+// A graph whose calls have one token each, by its text.
+TEST_F(HoneGraph, CallsOfFixedLength) {
+  write("one.graph",
+        "graph @one {\n  position p in 0..8 step 1\n  input %q : f32[1, 1, 4]\n  state %k : f32[8, 1, 4]\n"
+        "  state %v : f32[8, 1, 4]\n  %ks = kv_append(%k, %q) : f32[p + 1, 1, 4]\n"
+        "  %vs = kv_append(%v, %q) : f32[p + 1, 1, 4]\n"
+        "  %y = attention(%q, %ks, %vs) {causal = true} : f32[1, 1, 4]\n  output %y\n}\n");
+  const Json run = json({"exec", file("one.graph"), "--random", "1", "--calls", "1,1,1", "--check"});
+  EXPECT_EQ(run["bits_equal"], true);
+  ASSERT_EQ(run["calls"].size(), 3u);
+  EXPECT_EQ(run["calls"][2]["position"], 2);
+  refused({"exec", file("one.graph"), "--random", "1", "--calls", "1,2"}, 2, "each call of this graph has 1 token(s)");
+}
+
 TEST_F(HoneGraph, ExecSaysWhatItWants) {
   const Json wants = json({"exec", layer_});
   EXPECT_EQ(wants["inputs"][0]["name"], "x");

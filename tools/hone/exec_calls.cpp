@@ -108,8 +108,13 @@ class Maker {
 
   // How many calls there are, and the tokens of each.
   Status count() {
-    if (!args_.calls.empty() && !g_.tokens.as_symbol())
+    const bool fixed = g_.tokens.is_static() && !g_.position.empty();
+    if (!args_.calls.empty() && !fixed && !g_.tokens.as_symbol())
       return invalid_argument("--calls: this graph keeps nothing from call to call, so there is nothing to cut");
+    for (const int64_t tokens : args_.calls)
+      if (fixed && tokens != g_.tokens.value())
+        return invalid_argument(
+            fmt::format("--calls {}: each call of this graph has {} token(s)", tokens, g_.tokens.value()));
     size_t most = 1;
     for (const std::vector<Tensor>& arrays : given_) most = std::max(most, arrays.size());
     calls_.resize(args_.calls.empty() ? most : args_.calls.size());
@@ -148,6 +153,8 @@ class Maker {
 
   void set_tokens() {
     const auto symbol = g_.tokens.as_symbol();
+    if (g_.tokens.is_static())
+      for (GraphCall& call : calls_) call.tokens = g_.tokens.value();
     if (!symbol || !args_.calls.empty()) return;
     for (size_t c = 0; c < calls_.size(); ++c) {
       calls_[c].tokens = sizes_[*symbol];
