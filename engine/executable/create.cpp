@@ -122,8 +122,11 @@ Status describe_inputs(const Preparation& p, ExecutablePlan::Impl& plan) {
   std::vector<bool> bound(p.symbols.size());
   if (plan.position_symbol >= 0) bound[static_cast<size_t>(plan.position_symbol)] = true;
   for (const ValueId v : g.inputs()) {
-    ExecutablePlan::Impl::Input input{
-        .name = g.value(v).name, .buffer = p.placement(v).buffer, .dims = {}, .rules = {}};
+    ExecutablePlan::Impl::Input input{.name = g.value(v).name,
+                                      .buffer = p.placement(v).buffer,
+                                      .truth = p.type(v).dtype == DType::kU8,
+                                      .dims = {},
+                                      .rules = {}};
     for (const Dim& d : p.type(v).dims) {
       ExecutablePlan::Impl::InputDim dim;
       HONE_ASSIGN_OR_RETURN(dim.size, p.size(d));

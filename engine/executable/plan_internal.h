@@ -15,6 +15,7 @@ class ExecutablePlan::Impl {
   struct Input {
     std::string name;
     int buffer = -1;
+    bool truth = false;  // u8: elements are 0 or 1
     std::vector<InputDim> dims;
     std::vector<std::string> rules;  // the dimensions as text
   };

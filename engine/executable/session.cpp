@@ -5,6 +5,7 @@
 
 #include "engine/base/guarded.h"
 #include "engine/executable/plan_internal.h"
+#include "engine/graph/tensor.h"
 
 namespace hone::executable {
 
@@ -153,6 +154,12 @@ class Session::Impl {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].data == nullptr && has_elements(inputs[i].shape))
         return invalid_argument(fmt::format("input {} is null", plan_->inputs[i].name));
+      if (plan_->inputs[i].truth) {
+        size_t bytes = 1;
+        for (const int64_t d : inputs[i].shape) bytes *= static_cast<size_t>(d);
+        HONE_RETURN_IF_ERROR(
+            graph::check_truth_values(plan_->inputs[i].name, {static_cast<const std::byte*>(inputs[i].data), bytes}));
+      }
       bases_[static_cast<size_t>(plan_->inputs[i].buffer)] = static_cast<std::byte*>(const_cast<void*>(inputs[i].data));
     }
     if (outputs.size() != plan_->outputs.size())

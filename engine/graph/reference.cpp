@@ -27,6 +27,7 @@ Status check_input(const Value& input, const Tensor& tensor) {
   if (static_cast<int64_t>(tensor.data.size()) != type.bytes())
     return invalid_argument(
         fmt::format("input {} has {} bytes, which is not what its shape says", input.name, tensor.data.size()));
+  if (tensor.dtype == DType::kU8) return check_truth_values(input.name, tensor.data);
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "engine/graph/tensor.h"
 
+#include <fmt/format.h>
+
 namespace hone::graph {
 
 Tensor Tensor::make(DType dtype, std::vector<int64_t> shape) {
@@ -24,6 +26,17 @@ int64_t Tensor::elements() const {
   int64_t n = 1;
   for (const int64_t d : shape) n *= d;
   return n;
+}
+
+Status check_truth_values(std::string_view input, std::span<const std::byte> elements) {
+  // All together first: a loop without an exit, which compilers vectorize.
+  std::byte any{0};
+  for (const std::byte b : elements) any |= b;
+  if (any <= std::byte{1}) return {};
+  size_t i = 0;
+  while (elements[i] <= std::byte{1}) ++i;
+  return invalid_argument(
+      fmt::format("input {}: element {} is {} and must be 0 or 1", input, i, static_cast<int>(elements[i])));
 }
 
 }  // namespace hone::graph

@@ -3,8 +3,10 @@
 
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "engine/base/status.h"
 #include "engine/graph/graph.h"
 
 namespace hone::graph {
@@ -29,5 +31,8 @@ struct Tensor {
   }
   bool operator==(const Tensor&) const = default;
 };
+
+// u8 is a truth value. Invalid_argument "input m: element 5 is 2 and must be 0 or 1" where one is neither.
+Status check_truth_values(std::string_view input, std::span<const std::byte> elements);
 
 }  // namespace hone::graph

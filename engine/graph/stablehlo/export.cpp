@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "engine/base/printable.h"
 #include "engine/graph/infer.h"
@@ -119,12 +120,14 @@ Result<TensorType> Exporter::sized(const TensorType& type, std::string_view what
   return out;
 }
 
-// An input whose name MLIR cannot spell is called by its number, with the name as its location.
+// An input whose name MLIR cannot spell, or that another has (a position may be called as an input is), is called by
+// its number, with the name as its location.
 Result<std::string> Exporter::arguments() {
   std::string text;
   int number = 0;
+  std::set<std::string> taken;
   const auto add = [&](const std::string& name, const TensorType& type, int alias) {
-    const bool bare = is_bare(name);
+    const bool bare = is_bare(name) && taken.insert(name).second;
     Ref ref{bare ? "%" + name : fmt::format("%${}", number), type};
     text += fmt::format("{}{}: {}", number++ > 0 ? ", " : "", ref.name, type_text(type));
     if (alias >= 0) text += fmt::format(" {{tf.aliasing_output = {} : i32}}", alias);

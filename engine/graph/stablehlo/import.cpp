@@ -115,6 +115,10 @@ Result<Graph> Importer::run() {
   graph_.set_outputs(std::move(outputs));
   HONE_RETURN_IF_ERROR(aliases(*function));
   graph_.erase_dead();
+  HONE_RETURN_IF_ERROR(check_erfc());
+  if (i64_ > 0)
+    note(fmt::format("{} is of i64 and computed in s32, where a larger result wraps{}", first_i64_,
+                     i64_ > 1 ? fmt::format("; it is the first of {} such operations", i64_) : ""));
   header();
   HONE_RETURN_IF_ERROR(verify(graph_));
   return std::move(graph_);
@@ -312,6 +316,7 @@ Status Importer::operation(const Operation& op, Environment* environment) {
   const size_t nodes_before = graph_.order().size();
   HONE_ASSIGN_OR_RETURN(std::vector<Entry> results, handle(call));
   HONE_RETURN_IF_ERROR(check_attributes(call));
+  if (!results.empty()) note_i64(call, results[0]);
   if (!op.regions.empty() && row->handler != OpHandler::reduce) return wrong(call, "a region, which it does not take");
   return bind_results(call, std::move(results), nodes_before, environment);
 }

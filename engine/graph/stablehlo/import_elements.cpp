@@ -156,7 +156,59 @@ std::optional<Dim> combine(OpKind op, const Dim& a, const Dim& b) {
   }
 }
 
+bool is_i64(const Operation& op) { return !op.result_types.empty() && op.result_types[0].element == "i64"; }
+
+bool fits_s32(int64_t v) { return v == static_cast<int32_t>(v); }
+
 }  // namespace
+
+// The constant that an entry is, or that is repeated in it.
+const Constant* Importer::constant_of(const Entry& entry) const {
+  if (!entry.value) return nullptr;
+  if (const Constant* c = graph_.constant(*entry.value)) return c;
+  const Node* node = graph_.definition(*entry.value);
+  if (node == nullptr || node->op != OpKind::broadcast) return nullptr;
+  const Constant* c = graph_.constant(node->operands[0]);
+  return c != nullptr && (c->splat || c->type.elements() == 1) ? c : nullptr;
+}
+
+// i64 is computed in s32: refused where constants say that the result leaves it.
+Status Importer::check_i64(const Call& call, const std::optional<std::vector<Dim>>& numbers) const {
+  constexpr int64_t kMostLooked = 4096;
+  const auto judge = [&](int64_t v) {
+    if (fits_s32(v)) return Status();
+    return refused(call, fmt::format("{} does not fit s32, which is what integers become", v));
+  };
+  if (numbers) {
+    for (const Dim& d : *numbers)
+      if (d.is_static()) HONE_RETURN_IF_ERROR(judge(d.value()));
+    return {};
+  }
+  const Constant *a = constant_of(call.operands[0]), *b = constant_of(call.operands[1]);
+  if (a == nullptr || b == nullptr || a->type.dtype != DType::kS32 || b->type.dtype != DType::kS32) return {};
+  const auto single = [](const Constant& c) { return c.splat || c.type.elements() == 1; };
+  const int64_t n = !single(*a) ? a->type.elements() : !single(*b) ? b->type.elements() : 1;
+  if (n > kMostLooked || (!single(*a) && !single(*b) && a->type != b->type)) return {};
+  for (int64_t i = 0; i < n; ++i) {
+    const std::optional<Dim> d =
+        combine(call.row.op, Dim(a->s32_at(single(*a) ? 0 : i)), Dim(b->s32_at(single(*b) ? 0 : i)));
+    if (d) HONE_RETURN_IF_ERROR(judge(d->value()));
+  }
+  return {};
+}
+
+void Importer::note_i64(const Call& call, const Entry& result) {
+  if (!is_i64(call.op) || !result.value || result.numbers) return;
+  const OpKind op = call.row.op;
+  const bool sums = op == OpKind::add || op == OpKind::sub || op == OpKind::mul || op == OpKind::neg ||
+                    op == OpKind::abs || op == OpKind::dot_general;
+  const bool converts = op == OpKind::convert && call.operands[0].type.dtype == DType::kF32;
+  const Result<std::string_view> by =
+      op == OpKind::reduce ? reduced_by(call) : Result<std::string_view>(std::string_view());
+  const bool reduces = by.ok() && *by == "stablehlo.add";
+  if ((sums || converts || reduces) && i64_++ == 0)
+    first_i64_ = fmt::format("line {}: {}", call.op.line, call.row.name);
+}
 
 // Of values, or of sizes.
 Importer::Entries Importer::arithmetic(const Call& call) {
@@ -170,6 +222,11 @@ Importer::Entries Importer::arithmetic(const Call& call) {
       d ? numbers->push_back(*d) : numbers.reset();
     }
   }
+  if (is_i64(call.op)) HONE_RETURN_IF_ERROR(check_i64(call, numbers));
+  // i32 wraps, as its values do; sizes do not.
+  if (numbers &&
+      std::any_of(numbers->begin(), numbers->end(), [](const Dim& d) { return d.is_static() && !fits_s32(d.value()); }))
+    numbers.reset();
   // Sizes stay sizes while that can be; with a value among them, they become values.
   if (numbers && !(a.value && b.value))
     return std::vector<Entry>{{.type = a.type, .value = {}, .numbers = std::move(numbers)}};
@@ -284,7 +341,8 @@ Importer::Entries Importer::square(const Call& call) {
   return emit(call, OpKind::mul, {operands[0], operands[0]});
 }
 
-// 1 - erf(x), as GELU needs it: off by half an ulp of 1.
+// 1 - erf(x), as GELU needs it: off by half an ulp of 1, which is all of erfc(x) where x is large. check_erfc() sees
+// that it is multiplied only.
 Importer::Entries Importer::erfc(const Call& call) {
   HONE_RETURN_IF_ERROR(count(call, 1));
   HONE_ASSIGN_OR_RETURN(const std::vector<ValueId> operands, values(call));
@@ -292,7 +350,23 @@ Importer::Entries Importer::erfc(const Call& call) {
   const NodeId one = graph_.add_constant(Constant::splat_f32({DType::kF32, {}}, 1));
   graph_.node(one).line = call.op.line;
   HONE_ASSIGN_OR_RETURN(const ValueId ones, broadcast_scalar(call, graph_.result(one), type(erf)));
-  return emit(call, OpKind::sub, {ones, erf});
+  HONE_ASSIGN_OR_RETURN(std::vector<Entry> result, emit(call, OpKind::sub, {ones, erf}));
+  erfcs_.push_back({.value = *result[0].value, .line = call.op.line});
+  return result;
+}
+
+Status Importer::check_erfc() const {
+  for (const Erfc& erfc : erfcs_) {
+    if (graph_.definition(erfc.value) == nullptr) continue;  // nobody needed it
+    bool multiplied = !graph_.is_output(erfc.value);
+    for (const Use& use : graph_.value(erfc.value).uses) multiplied &= graph_.node(use.node).op == OpKind::mul;
+    if (!multiplied)
+      return unsupported(fmt::format(
+          "line {}: chlo.erfc: supported only where all that uses it is a product, as in GELU: it becomes 1 - erf(x), "
+          "which is 0 where erfc(x) is small",
+          erfc.line));
+  }
+  return {};
 }
 
 Importer::Entries Importer::identity(const Call& call) { return call.operands; }

@@ -6,7 +6,11 @@
 //   row   = sum of clamp(0, start[d], size[d] - 1) * stride[d]       over indexed dimensions d
 //
 // StableHLO clamps a start that is out of range; a graph refuses it. So indices are clamped here, unless they are
-// surely in range. A window of more than one along an indexed dimension is not supported.
+// surely in range.
+//
+// One vector of starts is no table: where it is a constant, the window is a slice (what frameworks write for x[...,
+// 32:]), and where its window is neither 1 nor all of a dimension, a dynamic_slice, which clamps as gather does. Many
+// windows of more than one along an indexed dimension are not supported.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +30,7 @@ struct Importer::GatherNumbers {
   std::vector<int64_t> columns;  // of starts, for each of `indexed`; batching ones have none: -1
   std::vector<int64_t> others;   // the rest, in order
   Shape batch;                   // of indices without vector_dim
+  bool window = false;           // along an indexed dimension, neither 1 nor all of it; then batch is empty
 };
 
 namespace {
@@ -126,11 +131,11 @@ Status Importer::sort_gather_dimension(const Call& call, int64_t d, GatherNumber
     return wrong(call, fmt::format("dimension {} is used twice", d));
   // A window as large as the dimension starts at 0 whatever the index says.
   const bool indexed = has(n->map, d) && (!whole || slice == 1);
-  if (indexed && slice != 1)
-    return refused(
-        call,
-        fmt::format("a window of {} along dimension {}, which is indexed, is not supported; supported are 1 and all",
-                    slice, d));
+  if (indexed && slice != 1 && !n->batch.empty())
+    return refused(call, fmt::format("windows of {} along dimension {}, which is indexed, are not supported; supported "
+                                     "are 1 and all, or one window",
+                                     slice, d));
+  n->window |= indexed && slice != 1;
   if ((indexed || batching) && !size.is_static())
     return refused(call, fmt::format("dimension {} is indexed and must have a static size", d));
   if (!indexed && !batching) n->others.push_back(d);
@@ -199,25 +204,30 @@ Result<ValueId> Importer::clamped(const Call& call, ValueId indices, int64_t siz
   return emit_value(call, OpKind::min, {raised, high});
 }
 
-// The starts along indexed[column], of the shape n.batch.
-Result<ValueId> Importer::index_column(const Call& call, const GatherNumbers& n, size_t column) {
+// Index i of every vector, of the shape n.batch.
+Result<ValueId> Importer::starts_of(const Call& call, const GatherNumbers& n, int64_t i) {
   const TensorType indices = type(n.indices);
   const TensorType to{.dtype = DType::kS32, .dims = n.batch};
+  ValueId starts = n.indices;
+  if (n.vector_dim == indices.rank()) return starts;
+  if (n.map.size() > 1) {
+    std::vector<int64_t> start(indices.dims.size(), 0), limit;
+    for (const Dim& d : indices.dims) limit.push_back(d.is_static() ? d.value() : -1);
+    start[static_cast<size_t>(n.vector_dim)] = i;
+    limit[static_cast<size_t>(n.vector_dim)] = i + 1;
+    HONE_ASSIGN_OR_RETURN(starts, emit_value(call, OpKind::slice, {starts}, {{"start", start}, {"limit", limit}}));
+  }
+  return emit_value(call, OpKind::reshape, {starts}, {}, &to);
+}
+
+// The starts along indexed[column], of the shape n.batch.
+Result<ValueId> Importer::index_column(const Call& call, const GatherNumbers& n, size_t column) {
   if (n.columns[column] < 0) {
+    const TensorType to{.dtype = DType::kS32, .dims = n.batch};
     const int64_t d = n.index_batching[column - (n.indexed.size() - n.batching.size())];
     return emit_value(call, OpKind::iota, {}, {{"axis", d - (d > n.vector_dim ? 1 : 0)}}, &to);
   }
-  ValueId starts = n.indices;
-  if (n.vector_dim != indices.rank()) {
-    if (n.map.size() > 1) {
-      std::vector<int64_t> start(indices.dims.size(), 0), limit;
-      for (const Dim& d : indices.dims) limit.push_back(d.is_static() ? d.value() : -1);
-      start[static_cast<size_t>(n.vector_dim)] = n.columns[column];
-      limit[static_cast<size_t>(n.vector_dim)] = n.columns[column] + 1;
-      HONE_ASSIGN_OR_RETURN(starts, emit_value(call, OpKind::slice, {starts}, {{"start", start}, {"limit", limit}}));
-    }
-    HONE_ASSIGN_OR_RETURN(starts, emit_value(call, OpKind::reshape, {starts}, {}, &to));
-  }
+  HONE_ASSIGN_OR_RETURN(const ValueId starts, starts_of(call, n, n.columns[column]));
   return clamped(call, starts, type(n.x).dims[static_cast<size_t>(n.indexed[column])].value());
 }
 
@@ -241,8 +251,63 @@ Result<ValueId> Importer::gather_rows(const Call& call, const GatherNumbers& n) 
   return rows;
 }
 
+// The one window of a vector of starts; `known` are these where they are constants.
+Importer::Entries Importer::gather_window(const Call& call, const GatherNumbers& n,
+                                          const std::optional<std::vector<int64_t>>& known) {
+  const TensorType x = type(n.x);
+  ValueId window = -1;
+  if (known) {
+    std::vector<int64_t> start(x.dims.size(), 0), limit = n.sizes;
+    for (size_t i = 0; i < n.map.size(); ++i) {
+      const auto d = static_cast<size_t>(n.map[i]);
+      if (!has(n.indexed, n.map[i])) continue;  // all of the dimension
+      start[d] = std::clamp<int64_t>((*known)[i], 0, x.dims[d].value() - n.sizes[d]);
+      limit[d] = start[d] + n.sizes[d];
+    }
+    HONE_ASSIGN_OR_RETURN(
+        window, emit_value(call, OpKind::slice, {n.x}, {{"start", std::move(start)}, {"limit", std::move(limit)}}));
+  } else {
+    HONE_ASSIGN_OR_RETURN(const ValueId zero, splat_s32(call, 0, {}));
+    std::vector<ValueId> operands(x.dims.size() + 1, zero);
+    operands[0] = n.x;
+    for (size_t i = 0; i < n.map.size(); ++i) {
+      if (!has(n.indexed, n.map[i])) continue;
+      HONE_ASSIGN_OR_RETURN(operands[static_cast<size_t>(n.map[i]) + 1], starts_of(call, n, static_cast<int64_t>(i)));
+    }
+    HONE_ASSIGN_OR_RETURN(window, emit_value(call, OpKind::dynamic_slice, std::move(operands), {{"sizes", n.sizes}}));
+  }
+  TensorType to{.dtype = x.dtype, .dims = {}};
+  for (size_t d = 0; d < x.dims.size(); ++d)
+    if (!has(n.collapsed, static_cast<int64_t>(d))) to.dims.push_back(Dim(n.sizes[d]));
+  if (to.dims == type(window).dims) return std::vector<Entry>{{.type = to, .value = window, .numbers = {}}};
+  return emit(call, OpKind::reshape, {window}, {}, &to);
+}
+
+namespace {
+
+// What is known of a vector when the graph is imported: all of its elements, or nothing.
+std::optional<std::vector<int64_t>> known_integers(const Entry& entry, const Constant* constant) {
+  std::vector<int64_t> known;
+  if (entry.numbers) {
+    for (const Dim& d : *entry.numbers) {
+      if (!d.is_static()) return std::nullopt;
+      known.push_back(d.value());
+    }
+    return known;
+  }
+  if (constant == nullptr) return std::nullopt;
+  for (int64_t i = 0; i < constant->type.elements(); ++i) known.push_back(constant->s32_at(i));
+  return known;
+}
+
+}  // namespace
+
 Importer::Entries Importer::gather(const Call& call) {
   HONE_ASSIGN_OR_RETURN(GatherNumbers n, gather_numbers(call));
+  if (n.batch.empty()) {  // as many indices as x has dimensions, or fewer
+    const std::optional<std::vector<int64_t>> known = known_integers(call.operands[1], graph_.constant(n.indices));
+    if (known || n.window) return gather_window(call, n, known);
+  }
   if (n.indexed.empty()) return refused(call, "windows as large as the operand are not supported");
   HONE_ASSIGN_OR_RETURN(const ValueId rows, gather_rows(call, n));
   HONE_ASSIGN_OR_RETURN(const ValueId table, gather_table(call, &n));

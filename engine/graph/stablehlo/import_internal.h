@@ -94,6 +94,12 @@ class Importer {
 #include "engine/graph/stablehlo/handlers.inc"
 #undef HONE_STABLEHLO_HANDLER
 
+  // ---- import_elements.cpp ----
+  Status check_i64(const Call& call, const std::optional<std::vector<Dim>>& numbers) const;
+  const Constant* constant_of(const Entry& entry) const;
+  void note_i64(const Call& call, const Entry& result);
+  Status check_erfc() const;
+
   // ---- import_shapes.cpp ----
   Result<TensorType> computed_type(const Call& call, const Entry& shape) const;
 
@@ -104,6 +110,9 @@ class Importer {
   Status sort_gather_dimension(const Call& call, int64_t d, GatherNumbers* numbers) const;
   Result<ValueId> gather_table(const Call& call, GatherNumbers* numbers);
   Result<ValueId> gather_rows(const Call& call, const GatherNumbers& numbers);
+  Entries gather_window(const Call& call, const GatherNumbers& numbers,
+                        const std::optional<std::vector<int64_t>>& known);
+  Result<ValueId> starts_of(const Call& call, const GatherNumbers& numbers, int64_t index);
   Result<ValueId> index_column(const Call& call, const GatherNumbers& numbers, size_t column);
   Result<ValueId> clamped(const Call& call, ValueId indices, int64_t size);
   bool surely_below(ValueId indices, int64_t size) const;
@@ -121,6 +130,13 @@ class Importer {
   std::unordered_map<const Attribute*, Constant> constants_;  // literals that have been decoded
   int calls_ = 0, operations_ = 0;
   int64_t operands_ = 0;
+  std::string first_i64_;  // operation that may leave s32, "line 3: stablehlo.add"; and how many there are
+  int i64_ = 0;
+  struct Erfc {
+    ValueId value;
+    int line;
+  };
+  std::vector<Erfc> erfcs_;
 };
 
 // A name that the text of a graph can have: other characters become _.

@@ -243,5 +243,27 @@ TEST(ExecutablePlan, WrongOperandsAreRefused) {
   EXPECT_THAT(session->run({&in, 1}, {&small, 1}).message(), HasSubstr("has 508 bytes and needs 512"));
 }
 
+TEST(ExecutablePlan, ATruthValueIs0Or1) {
+  graph::Builder b("choice");
+  const graph::ValueId c = b.input("c", {DType::kU8, {graph::Dim(70)}}),
+                       x = b.input("x", {DType::kF32, {graph::Dim(70)}});
+  b.output(b.add(graph::OpKind::select, {c, x, b.add(graph::OpKind::neg, {x})}));
+  Result<graph::Graph> graph = b.finish();
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  Result<ExecutablePlan> plan = compiled(*graph);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  Result<Session> session = plan->session();
+  Tensor choice = Tensor::make(DType::kU8, {70}), values = Tensor::f32({70}, std::vector<float>(70, 3)),
+         y = Tensor::make(DType::kF32, {70});
+  choice.as<uint8_t>()[69] = 1;
+  const InputTensor in[] = {{choice.data.data(), choice.shape}, {values.data.data(), values.shape}};
+  const OutputTensor out{y.data.data(), 280};
+  ASSERT_TRUE(session->run(in, {&out, 1}).ok());
+  EXPECT_EQ(y.as<float>()[68], -3);
+  EXPECT_EQ(y.as<float>()[69], 3);
+  choice.as<uint8_t>()[69] = 2;
+  EXPECT_THAT(session->run(in, {&out, 1}).message(), HasSubstr("input c: element 69 is 2 and must be 0 or 1"));
+}
+
 }  // namespace
 }  // namespace hone::executable

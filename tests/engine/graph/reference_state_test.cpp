@@ -175,6 +175,11 @@ TEST(BindSymbols, ADifferenceBeyond64BitsIsAnError) {
 TEST(Evaluate, InputsAreChecked) {
   const std::string body = "input %x : f32[s]\n%y = neg(%x) : f32[s]";
   EXPECT_EQ(error_of(body, "%y", {s32({2}, {1, 2})}), "input x is s32 and must be f32");
+  Tensor truth = Tensor::make(DType::kU8, {3});
+  truth.as<uint8_t>()[1] = 1;
+  truth.as<uint8_t>()[2] = 2;
+  EXPECT_EQ(error_of("input %m : u8[3]\n%y = logical_not(%m) : u8[3]", "%y", {truth}),
+            "input m: element 2 is 2 and must be 0 or 1");
   Tensor cut = f32({2}, {1, 2});
   cut.data.resize(4);
   EXPECT_EQ(error_of(body, "%y", {cut}), "input x has 4 bytes, which is not what its shape says");

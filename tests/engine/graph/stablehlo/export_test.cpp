@@ -394,6 +394,20 @@ TEST(StablehloExport, NamesThatMlirCannotSpellAreLocations) {
   EXPECT_EQ(again.value(again.inputs()[1]).name, "layers_1_w_q");
 }
 
+// Two arguments of one name would be no text that anyone reads.
+TEST(StablehloExport, APositionMayBeCalledAsAnInputIs) {
+  Builder b("names");
+  b.position("p", 8, Dim(1));
+  const ValueId x = b.input("p", {kF32, {Dim(2)}});
+  b.output(b.add(OpKind::neg, {x}));
+  const std::string text = export_or_throw(finish(b));
+  EXPECT_THAT(text, HasSubstr("@main(%p: tensor<2xf32>, %$1: tensor<i32> {tf.aliasing_output = 1 : i32} loc(\"p\"))"));
+  const std::vector<Tensor> out = evaluate_or_throw(
+      import_or_throw(text), {Tensor::f32({2}, std::vector<float>{1, 2}), Tensor::s32({}, std::vector<int32_t>{5})});
+  EXPECT_EQ(out[0].as<float>()[1], -2);
+  EXPECT_EQ(out[1].as<int32_t>()[0], 6);
+}
+
 // ---- the header ----
 
 Graph hinted(std::optional<ScheduleHint> hint, std::map<std::string, std::string> layouts,

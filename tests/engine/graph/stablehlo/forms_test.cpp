@@ -89,6 +89,39 @@ TEST(StablehloGather, BatchDimensions) {
               ElementsAre(3, 0, 5, 5, 10, 11));
 }
 
+// x[..., 2:] as frameworks write it: one window, its start a constant.
+TEST(StablehloGather, AWindowAtAConstantIsASlice) {
+  const std::string text = R"(func.func @main(%x: tensor<3x4xf32>) -> tensor<3x2xf32> {
+    %c = stablehlo.constant dense<START> : tensor<i32>
+    %i = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i32>) -> tensor<1xi32>
+    )" +
+                           gather("%x, %i", "offset_dims = [0, 1], start_index_map = [1]", "3, 2",
+                                  "(tensor<3x4xf32>, tensor<1xi32>) -> tensor<3x2xf32>") +
+                           "return %g : tensor<3x2xf32>\n}";
+  const auto window = [&](const std::string& start) {
+    const Graph graph = import_or_throw(replaced(text, {{"START", start}}));
+    EXPECT_EQ(graph.order().size(), 1u);
+    EXPECT_EQ(graph.node(graph.order()[0]).op, OpKind::slice);
+    std::vector<float> x(12);
+    for (size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k);
+    return floats(evaluate_or_throw(graph, {Tensor::f32({3, 4}, x)})[0]);
+  };
+  EXPECT_THAT(window("1"), ElementsAre(1, 2, 5, 6, 9, 10));
+  EXPECT_THAT(window("2"), ElementsAre(2, 3, 6, 7, 10, 11));
+  // The window stays within x.
+  EXPECT_THAT(window("3"), ElementsAre(2, 3, 6, 7, 10, 11));
+  EXPECT_THAT(window("-9"), ElementsAre(0, 1, 4, 5, 8, 9));
+}
+
+TEST(StablehloGather, AWindowAtAValueIsADynamicSlice) {
+  const std::string body = gather("%x, %i", "offset_dims = [0], collapsed_slice_dims = [0], start_index_map = [1, 0]",
+                                  "1, 3", "(tensor<3x4xf32>, tensor<2xi32>) -> tensor<3xf32>") +
+                           "return %g : tensor<3xf32>";
+  EXPECT_THAT(floats(run(body, "tensor<3xf32>", {1, 2})[0]), ElementsAre(9, 10, 11));
+  EXPECT_THAT(floats(run(body, "tensor<3xf32>", {0, 1})[0]), ElementsAre(4, 5, 6));
+  EXPECT_THAT(floats(run(body, "tensor<3xf32>", {7, -7})[0]), ElementsAre(1, 2, 3));
+}
+
 TEST(StablehloGather, IndicesThatAreSurelyInRangeAreNotClamped) {
   const std::string text =
       "func.func @main(%x: tensor<3x4xf32>) -> tensor<2x4xf32> {\n%c = stablehlo.constant dense<[2, 1]> : "
@@ -119,7 +152,8 @@ TEST(StablehloForms, CallsOfWhatStablehloDoesNotHave) {
                                "i32} : (tensor<3x4xf32>) -> tensor<3x4xf32>"})
     EXPECT_NEAR(floats(run("%0 = " + op + "\nreturn %0 : tensor<3x4xf32>", "tensor<3x4xf32>")[0])[1], 0.84270079, 1e-7)
         << op;
-  EXPECT_NEAR(floats(run("%0 = chlo.erfc %x : tensor<3x4xf32> -> tensor<3x4xf32>\nreturn %0 : tensor<3x4xf32>",
+  EXPECT_NEAR(floats(run("%0 = chlo.erfc %x : tensor<3x4xf32> -> tensor<3x4xf32>\n%1 = stablehlo.multiply %x, %0 : "
+                         "tensor<3x4xf32>\nreturn %1 : tensor<3x4xf32>",
                          "tensor<3x4xf32>")[0])[1],
               0.15729921, 1e-7);
   EXPECT_THAT(floats(run("%0 = stablehlo.custom_call @Sharding(%x) {backend_config = \"\", mhlo.sharding = "
@@ -287,8 +321,20 @@ TEST(StablehloForms, IntegersOf64BitsBecome32) {
     return %2 : tensor<2xi64>
   })";
   const Graph graph = import_or_throw(text, {.notes = &notes});
-  EXPECT_THAT(notes, ElementsAre("line 1: %a is i64 and is taken as s32"));
+  EXPECT_THAT(notes, ElementsAre("line 1: %a is i64 and is taken as s32",
+                                 "line 3: stablehlo.add is of i64 and computed in s32, where a larger result wraps"));
   EXPECT_THAT(ints(evaluate_or_throw(graph, {Tensor::s32({2}, std::vector<int32_t>{5, 5})})[0]), ElementsAre(3, 8));
+}
+
+// i32 wraps, in values and in what is known of them.
+TEST(StablehloForms, IntegersOf32BitsWrap) {
+  EXPECT_THAT(ints(run(R"(%a = stablehlo.constant dense<2000000000> : tensor<i32>
+    %b = stablehlo.add %a, %a : tensor<i32>
+    %c = stablehlo.constant dense<1000> : tensor<i32>
+    %d = stablehlo.divide %b, %c : tensor<i32>
+    return %d : tensor<i32>)",
+                       "tensor<i32>")[0]),
+              ElementsAre(-294967));
 }
 
 // ---- literals ----

@@ -93,6 +93,22 @@ const Rejection kRejections[] = {
      "@lapack is not supported; supported are @mhlo.erf, @mhlo.topk, @Sharding"},
     {"I64TooLarge", "%0 = stablehlo.constant dense<4294967296> : tensor<i64>", kInvalid,
      "line 2: 4294967296 does not fit s32, which is what integers become"},
+    {"I64Sum", "%a = stablehlo.constant dense<2147483647> : tensor<i64>\n%b = stablehlo.add %a, %a : tensor<i64>",
+     kUnsupported, "line 3: stablehlo.add: 4294967294 does not fit s32, which is what integers become"},
+    {"I64Product",
+     "%a = stablehlo.constant dense<65536> : tensor<2x2xi64>\n%s = stablehlo.constant dense<32768> : tensor<i64>\n"
+     "%b = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<i64>) -> tensor<2x2xi64>\n"
+     "%c = stablehlo.multiply %a, %b : tensor<2x2xi64>",
+     kUnsupported, "line 5: stablehlo.multiply: 2147483648 does not fit s32, which is what integers become"},
+    {"Erfc",
+     "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n%0 = chlo.erfc %x : tensor<2xf32> -> tensor<2xf32>\n%1 = "
+     "stablehlo.multiply %0, %x : tensor<2xf32>\n%2 = stablehlo.log %0 : tensor<2xf32>\n%3 = stablehlo.add %1, %2 : "
+     "tensor<2xf32>\nreturn %3 : tensor<2xf32>\n}",
+     kUnsupported, "line 2: chlo.erfc: supported only where all that uses it is a product, as in GELU"},
+    {"ErfcResult",
+     "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n%0 = chlo.erfc %x : tensor<2xf32> -> tensor<2xf32>\n"
+     "return %0 : tensor<2xf32>\n}",
+     kUnsupported, "line 2: chlo.erfc: supported only where all that uses it is a product, as in GELU"},
     {"LiteralShape", "%0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<3xf32>", kInvalid,
      "line 2: literal: a list of 2 where the type says 3"},
     {"LiteralDepth", "%0 = stablehlo.constant dense<[[1.0], [2.0]]> : tensor<2xf32>", kInvalid,
@@ -106,10 +122,10 @@ const Rejection kRejections[] = {
     {"ResourceMissing", "%0 = stablehlo.constant dense_resource<__elided__> : tensor<2xf32>", kInvalid,
      "line 2: dense_resource<__elided__> has no blob in dialect_resources"},
     {"GatherWindow",
-     "%0 = \"stablehlo.gather\"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [0, 1], start_index_map "
-     "= [0, 1]>, "
-     "slice_sizes = array<i64: 1, 2>}> : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<1x2xf32>",
-     kUnsupported, "line 2: stablehlo.gather: a window of 2 along dimension 1, which is indexed, is not supported"},
+     "%0 = \"stablehlo.gather\"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1, 2], start_index_map "
+     "= [1], index_vector_dim = 1>, "
+     "slice_sizes = array<i64: 2, 2>}> : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<2x2x2xf32>",
+     kUnsupported, "line 2: stablehlo.gather: windows of 2 along dimension 1, which is indexed, are not supported"},
     {"GatherUnknownNumbers",
      "%0 = \"stablehlo.gather\"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset = [0]>, slice_sizes = "
      "array<i64: 1, 3>}> : "
