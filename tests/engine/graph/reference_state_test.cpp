@@ -1,4 +1,6 @@
 // Calls of a graph: sizes of inputs, what is kept between calls, and what a call that fails leaves behind.
+#include <fmt/format.h>
+
 #include "engine/graph/builder.h"
 #include "tests/engine/graph/evaluate_testing.h"
 #include "tests/engine/graph/graph_testing.h"
@@ -180,6 +182,16 @@ TEST(Evaluate, InputsAreChecked) {
   truth.as<uint8_t>()[2] = 2;
   EXPECT_EQ(error_of("input %m : u8[3]\n%y = logical_not(%m) : u8[3]", "%y", {truth}),
             "input m: element 2 is 2 and must be 0 or 1");
+  for (size_t size = 1; size < 20; ++size) {
+    std::vector<std::byte> bits(size, std::byte{1});
+    EXPECT_TRUE(check_truth_values("m", bits).ok());
+    for (size_t i = 0; i < size; ++i) {
+      bits[i] = std::byte{128};
+      EXPECT_EQ(check_truth_values("m", bits).message(),
+                fmt::format("input m: element {} is 128 and must be 0 or 1", i));
+      bits[i] = std::byte{0};
+    }
+  }
   Tensor cut = f32({2}, {1, 2});
   cut.data.resize(4);
   EXPECT_EQ(error_of(body, "%y", {cut}), "input x has 4 bytes, which is not what its shape says");
