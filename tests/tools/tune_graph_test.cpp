@@ -77,6 +77,20 @@ TEST_F(TuneGraph, DecidesForEachNumberOfTokensAndKeepsItAll) {
   EXPECT_EQ(gc.out.find("graph:small"), std::string::npos) << "a decision that is in use goes: " << gc.out;
 }
 
+// StableHLO, whose sums are of another order than the plan's; and what was decided is what compile and exec use.
+TEST_F(TuneGraph, WhatWasDecidedIsWhatRuns) {
+  const std::string mlp = std::string(HONE_EXAMPLES) + "/mlp.mlir";
+  const Json before = Json::parse(hone({"compile", mlp, "--json"}).out);
+  EXPECT_EQ(before["policy_reason"], "default");
+  const Outcome out = hone({"tune", "--graph", mlp, "--tokens", "1", "--budget", "1s", "--threads", "1", "--json"});
+  ASSERT_EQ(out.code, 0) << out.err;
+  const Json decided = Json::parse(lines_of(out.out).at(0));
+  const Json after = Json::parse(hone({"compile", mlp, "--threads", "1", "--json"}).out);
+  EXPECT_EQ(after["policy_reason"], "exact");
+  EXPECT_EQ(after["policy"], decided["policy"]);
+  EXPECT_EQ(hone({"exec", mlp, "--random", "1", "--check"}).code, 0);
+}
+
 TEST_F(TuneGraph, OnePolicyAgainstTheDefault) {
   const Outcome out = tune({"--tokens", "2", "--budget", "1s", "--threads", "1", "--policy", "qkv=separate keys=rows"});
   ASSERT_EQ(out.code, 0) << out.err;

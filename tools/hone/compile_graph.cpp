@@ -8,6 +8,7 @@
 #include "engine/base/printable.h"
 #include "engine/executable/package.h"
 #include "engine/executable/record.h"
+#include "engine/executable/stored_policy.h"
 #include "engine/passes/pass.h"
 #include "tools/hone/compile.h"
 #include "tools/hone/graph_file.h"
@@ -26,6 +27,7 @@ struct Work {
   passes::Compilation kept;  // as a package keeps it
   std::vector<passes::PassTime> times;
   executable::PlanOptions options;
+  std::string policy_reason;  // "asked for", or that of the database
 };
 
 Status check_pass(const std::string& name) {
@@ -53,6 +55,20 @@ Result<Work> prepare(const CompileArgs& args) {
   work.compilation.graph = work.file.graph;
   work.compilation.policy = *policy;
   return work;
+}
+
+// Without --policy, the one that `hone tune --graph` found for these tokens, if it did.
+Status choose_policy(const CompileArgs& args, Work& work) {
+  if (!args.policy.empty()) {
+    work.policy_reason = "asked for";
+    return {};
+  }
+  HONE_ASSIGN_OR_RETURN(const Engine engine, Engine::create({.database = args.db, .threads = args.threads}));
+  const executable::StoredPolicy stored =
+      executable::stored_policy(engine, work.file.graph, {.tokens = work.options.expected_tokens.front()});
+  work.compilation.policy = stored.policy;
+  work.policy_reason = plan::policy_reason_name(stored.from.reason);
+  return {};
 }
 
 void print_pass(const passes::Pass& pass, const passes::Compilation& compilation) {
@@ -121,6 +137,7 @@ Json report_json(const CompileArgs& args, const Work& work, const Report& report
           {"format", work.file.format},
           {"name", work.compilation.graph.name},
           {"policy", to_string(work.compilation.policy)},
+          {"policy_reason", work.policy_reason},
           {"tokens", work.options.expected_tokens},
           {"dispatches", dispatches},
           {"guards", guards},
@@ -138,8 +155,9 @@ Json report_json(const CompileArgs& args, const Work& work, const Report& report
 
 void print_report(const CompileArgs& args, const Work& work, const Report& report) {
   if (args.json) return print("{}\n", dump(report_json(args, work, report)));
-  print("{}: graph {} of {} nodes, policy {}, as it runs with {} token(s)\n\n", args.problems.problems.front(),
-        work.compilation.graph.name, work.file.graph.order().size(), to_string(work.compilation.policy), report.tokens);
+  print("{}: graph {} of {} nodes, policy {} ({}), as it runs with {} token(s)\n\n", args.problems.problems.front(),
+        work.compilation.graph.name, work.file.graph.order().size(), to_string(work.compilation.policy),
+        work.policy_reason, report.tokens);
   Table table{.name = "dispatches",
               .columns = {{"name"}, {"kind"}, {"kernel"}, {"codegen"}, {"numerics"}, {"reason"}, {"why"}},
               .rows = {}};
@@ -258,6 +276,7 @@ Result<Report> compile_package(const CompileArgs& args, const Work& work) {
 
 Status compile(const CompileArgs& args) {
   HONE_ASSIGN_OR_RETURN(Work work, prepare(args));
+  HONE_RETURN_IF_ERROR(choose_policy(args, work));
   if (!args.dump_graph.empty()) HONE_RETURN_IF_ERROR(write_graph(args.dump_graph, work.file.graph));
   HONE_RETURN_IF_ERROR(run_passes(args, work));
   if (!args.print_after.empty() && args.output.empty()) return {};
@@ -272,9 +291,10 @@ Status compile(const CompileArgs& args) {
 void add_graph_options(CLI::App& command, CompileArgs& args) {
   const char* const group = "Graphs (a file of graph text or StableHLO in place of problems)";
   command
-      .add_option("--policy", args.policy,
-                  "what is decided about the plan, such as 'keys=blocked residual=separate' (default: what is good "
-                  "without measuring)")
+      .add_option(
+          "--policy", args.policy,
+          "what is decided about the plan, such as 'keys=blocked residual=separate' (default: what tune --graph "
+          "found for the first of --tokens, else what is good without measuring)")
       ->check(not_empty())
       ->group(group);
   command

@@ -11,6 +11,7 @@
 
 #include "engine/base/printable.h"
 #include "engine/executable/package.h"
+#include "engine/executable/stored_policy.h"
 #include "engine/graph/reference.h"
 #include "engine/passes/pass.h"
 #include "tools/hone/cli.h"
@@ -84,8 +85,10 @@ Result<Loaded> compile_now(const ExecArgs& args, graph::Graph graph, std::span<c
   HONE_ASSIGN_OR_RETURN(const Engine engine, make_engine(args));
   passes::Compilation compilation;
   compilation.graph = graph;
+  const std::vector<int64_t> tokens = expected_tokens(calls);
+  compilation.policy = executable::stored_policy(engine, graph, {.tokens = tokens.empty() ? 1 : tokens.front()}).policy;
   HONE_RETURN_IF_ERROR(passes::run_passes(compilation).status());
-  const executable::PlanOptions options{.expected_tokens = expected_tokens(calls), .warm_up = false};
+  const executable::PlanOptions options{.expected_tokens = tokens, .warm_up = false};
   HONE_ASSIGN_OR_RETURN(ExecutablePlan plan, ExecutablePlan::create(engine, std::move(compilation), options));
   return Loaded{std::move(graph), std::move(plan), engine.info().threads, engine.info().schedule};
 }

@@ -137,7 +137,9 @@ Status PlanCall::fill(const Graph& graph) {
   while (session_.position() < options_.position) {
     int64_t tokens = std::min(kLongest, options_.position - session_.position());
     if (s != nullptr) tokens = std::min(tokens, s->max) / s->multiple_of * s->multiple_of;
-    if (s == nullptr || tokens < s->min)
+    const bool fixed = s == nullptr && graph.tokens.is_static() && graph.tokens.value() > 0;
+    if (fixed) tokens = graph.tokens.value();
+    if (fixed ? session_.position() + tokens > options_.position : s == nullptr || tokens < s->min)
       return invalid_argument(fmt::format("position {} cannot be reached from {} in calls that the graph allows",
                                           options_.position, session_.position()));
     const int64_t at = session_.position();

@@ -11,6 +11,7 @@
 #include "autotune/contest.h"
 #include "engine/base/env.h"
 #include "engine/executable/stored_policy.h"
+#include "engine/passes/pass.h"
 #include "engine/passes/policy_space.h"
 #include "tools/hone/json.h"
 #include "tools/hone/plan_racer.h"
@@ -38,7 +39,8 @@ struct GraphTune {
 };
 
 struct Setup {
-  graph::Graph graph;
+  graph::Graph source;  // as it was read: what databases know it by
+  graph::Graph graph;   // with a decoder's ops, its caches states: what plans are held to, bit for bit
   std::vector<int64_t> tokens;
   int64_t position = 0;
   std::vector<int> threads;
@@ -87,7 +89,11 @@ Result<Setup> prepare(const TuneGraphArgs& args, const TuneCommonArgs& common) {
   s.seed = common.seed != 0 ? common.seed : static_cast<uint64_t>(clock.now_ns());
   Result<graph::Graph> graph = read_invented(args.file, s.seed);
   if (!graph.ok()) return typed(graph.status());
-  s.graph = *std::move(graph);
+  s.source = *std::move(graph);
+  passes::Compilation canonical;
+  canonical.graph = s.source;
+  HONE_RETURN_IF_ERROR(passes::run_passes(canonical, {.last = "canonicalize"}).status());
+  s.graph = std::move(canonical.graph);
   HONE_RETURN_IF_ERROR(choose_tokens(args, s));
   HONE_ASSIGN_OR_RETURN(s.format, parse_format(common.output));
   HONE_ASSIGN_OR_RETURN(s.threads, parse_threads(common.threads));
@@ -130,7 +136,7 @@ class Contestants {
   // The policies, the one to beat among them.
   Result<GraphTune> of(int64_t tokens) const {
     const int64_t position = tokens == 1 ? s_.position : 0;
-    GraphTune tune{.call = executable::graph_call(s_.graph, tokens, position)};
+    GraphTune tune{.call = executable::graph_call(s_.source, tokens, position)};
     if (s_.only) {
       tune.policies = {PlanPolicy{}, *s_.only};
     } else {
@@ -154,7 +160,7 @@ class Contestants {
 
   void add_incumbent(GraphTune& tune) const {
     const executable::StoredPolicy stored = executable::stored_policy(
-        *s_.engine, s_.graph,
+        *s_.engine, s_.source,
         {.tokens = tune.call.tokens, .position = tune.call.position, .attention = common_.numerics});
     if (stored.from.reason != plan::PolicyReason::kExact) return;
     const auto at = std::find(tune.policies.begin(), tune.policies.end(), stored.policy);
