@@ -178,6 +178,15 @@ TEST_F(HoneGraph, CallsOfFixedLength) {
   refused({"exec", file("one.graph"), "--random", "1", "--calls", "1,2"}, 2, "each call of this graph has 1 token(s)");
 }
 
+// Its text hands the caches and the position from call to call; the plan keeps them, and callers give tokens alone.
+TEST_F(HoneGraph, ALayerOfStableHloKeepsItsCaches) {
+  const std::string layer = HONE_MODULES "/decoder_layer.mlir";
+  const Json run = json({"exec", layer, "--random", "1", "--calls", "2,2,2,2", "--check"});
+  EXPECT_EQ(run["bits_equal"], true);
+  ASSERT_EQ(run["calls"].size(), 4u);
+  EXPECT_EQ(run["calls"][3]["position"], 6);
+}
+
 TEST_F(HoneGraph, ExecSaysWhatItWants) {
   const Json wants = json({"exec", layer_});
   EXPECT_EQ(wants["inputs"][0]["name"], "x");

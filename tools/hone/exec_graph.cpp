@@ -81,12 +81,23 @@ std::vector<int64_t> expected_tokens(std::span<const GraphCall> calls) {
 
 Result<Engine> make_engine(const ExecArgs& args) { return Engine::create({.threads = args.threads}); }
 
-Result<Loaded> compile_now(const ExecArgs& args, graph::Graph graph, std::span<const GraphCall> calls) {
+// What callers see of a file's graph, and what the reference evaluates: the graph as it was read, unless the plan keeps
+// what its text hands from call to call (caches and a position that results take the place of).
+Result<graph::Graph> seen_by_callers(const graph::Graph& source) {
+  passes::Compilation canonical;
+  canonical.graph = source;
+  HONE_RETURN_IF_ERROR(passes::run_passes(canonical, {.last = "canonicalize"}).status());
+  return canonical.graph.position == source.position ? source : std::move(canonical.graph);
+}
+
+Result<Loaded> compile_now(const ExecArgs& args, const graph::Graph& source, graph::Graph graph,
+                           std::span<const GraphCall> calls) {
   HONE_ASSIGN_OR_RETURN(const Engine engine, make_engine(args));
   passes::Compilation compilation;
-  compilation.graph = graph;
+  compilation.graph = source;
   const std::vector<int64_t> tokens = expected_tokens(calls);
-  compilation.policy = executable::stored_policy(engine, graph, {.tokens = tokens.empty() ? 1 : tokens.front()}).policy;
+  compilation.policy =
+      executable::stored_policy(engine, source, {.tokens = tokens.empty() ? 1 : tokens.front()}).policy;
   HONE_RETURN_IF_ERROR(passes::run_passes(compilation).status());
   const executable::PlanOptions options{.expected_tokens = tokens, .warm_up = false};
   HONE_ASSIGN_OR_RETURN(ExecutablePlan plan, ExecutablePlan::create(engine, std::move(compilation), options));
@@ -303,12 +314,13 @@ Result<std::vector<GraphCall>> calls_of(const ExecArgs& args, const graph::Graph
 Status exec_file(const ExecArgs& args) {
   const Result<GraphFile> file = read_graph(args.package);
   if (!file.ok()) return typed(file.status());
+  HONE_ASSIGN_OR_RETURN(graph::Graph graph, seen_by_callers(file->graph));
   if (only_asks(args)) {
-    list(args, file->graph);
+    list(args, graph);
     return {};
   }
-  HONE_ASSIGN_OR_RETURN(const std::vector<GraphCall> calls, calls_of(args, file->graph));
-  HONE_ASSIGN_OR_RETURN(const Loaded loaded, compile_now(args, file->graph, calls));
+  HONE_ASSIGN_OR_RETURN(const std::vector<GraphCall> calls, calls_of(args, graph));
+  HONE_ASSIGN_OR_RETURN(const Loaded loaded, compile_now(args, file->graph, std::move(graph), calls));
   return run_calls(args, loaded, calls);
 }
 
