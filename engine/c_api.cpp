@@ -58,7 +58,8 @@ static_assert(static_cast<int>(hone::Code::kResourceExhausted) == HONE_RESOURCE_
 static_assert(static_cast<int>(hone::Epilogue::kBias) == HONE_EPILOGUE_BIAS &&
               static_cast<int>(hone::Epilogue::kSilu) == HONE_EPILOGUE_SILU &&
               static_cast<int>(hone::Epilogue::kResidual) == HONE_EPILOGUE_RESIDUAL &&
-              static_cast<int>(hone::Epilogue::kSwiglu) == HONE_EPILOGUE_SWIGLU);
+              static_cast<int>(hone::Epilogue::kSwiglu) == HONE_EPILOGUE_SWIGLU &&
+              static_cast<int>(hone::Epilogue::kRowScale) == HONE_EPILOGUE_ROW_SCALE);
 
 const char* text(const char* s) { return s == nullptr ? "" : s; }
 
@@ -88,7 +89,7 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
                         .max_m = c.max_m};
   for (size_t i = 0; i < c.epilogue_length; ++i) {
     const int step = hone::c_api::number_of(c.epilogue[i]);
-    if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_SWIGLU)
+    if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_ROW_SCALE)
       return hone::invalid_argument("epilogue[" + std::to_string(i) + "] is not a hone_epilogue");
     spec.epilogue.push_back(static_cast<hone::Epilogue>(step));
   }
@@ -224,8 +225,14 @@ hone_status hone_matmul_run(const hone_matmul* matmul, const hone_matmul_call* c
   return call([&]() -> Status {
     if (matmul == nullptr) return null_argument("matmul");
     if (c == nullptr) return null_argument("call");
-    return matmul->matmul.run(
-        {.m = c->m, .a = c->a, .b = c->b, .c = c->c, .bias = c->bias, .gate = c->gate, .residual = c->residual});
+    return matmul->matmul.run({.m = c->m,
+                               .a = c->a,
+                               .b = c->b,
+                               .c = c->c,
+                               .bias = c->bias,
+                               .gate = c->gate,
+                               .residual = c->residual,
+                               .row_scale = c->row_scale});
   });
 }
 

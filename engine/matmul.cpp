@@ -12,8 +12,13 @@ Status Matmul::Impl::run(const MatmulCall& call) {
   if (call.m == 0 || plans_.problem().n == 0) return {};
   const matmul::MatmulProblem& problem = plans_.with_rows(call.m);
   HONE_RETURN_IF_ERROR(matmul::validate(problem));
-  matmul::MatmulOperands operands{
-      .a = call.a, .b = call.b, .c = call.c, .bias = call.bias, .gate = call.gate, .residual = call.residual};
+  matmul::MatmulOperands operands{.a = call.a,
+                                  .b = call.b,
+                                  .c = call.c,
+                                  .bias = call.bias,
+                                  .gate = call.gate,
+                                  .residual = call.residual,
+                                  .row_scale = call.row_scale};
   if (problem.b == matmul::BLayout::kPacked) operands.b = weights_.memory.as<float>().data();
   HONE_RETURN_IF_ERROR(matmul::check_overlap(problem, operands, weights_.layout));
   HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_.ready_for(call.m));

@@ -18,6 +18,7 @@ constexpr std::array kEpilogues = {
     std::pair{Epilogue::kGeluErf, EpilogueOp::kGeluErf},   std::pair{Epilogue::kSilu, EpilogueOp::kSilu},
     std::pair{Epilogue::kRelu, EpilogueOp::kRelu},         std::pair{Epilogue::kGate, EpilogueOp::kGate},
     std::pair{Epilogue::kResidual, EpilogueOp::kResidual}, std::pair{Epilogue::kSwiglu, EpilogueOp::kSwiglu},
+    std::pair{Epilogue::kRowScale, EpilogueOp::kRowScale},
 };
 
 Result<EpilogueOp> op_of(Epilogue step) {

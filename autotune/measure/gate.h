@@ -2,8 +2,8 @@
 //
 // What is checked, for every candidate:
 //  1. On guarded memory, with as few rows as still have the candidate's whole tile and its row tail (mr + m mod mr): an
-//     access past the last element of A, C, bias, gate, residual (and of B up to 4 MiB) faults; C starts as NaN, gaps
-//     of A, B and C are NaN; afterwards every element of C is compared and every gap of C must be untouched.
+//     access past the last element of A, C, bias, gate, residual, row_scale (and of B up to 4 MiB) faults; C starts as
+//     NaN, gaps of A, B and C are NaN; afterwards every element of C is compared and every gap of C must be untouched.
 //  2. On the operands that will be timed, with all rows and under the schedule that will be timed: the same comparison.
 //
 // What an output is compared with: rows that an earlier candidate has produced are compared with that output, every

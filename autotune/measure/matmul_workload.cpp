@@ -124,6 +124,11 @@ Status MatmulWorkload::check_guarded(const Compiled& candidate, bool* refuted) {
     std::copy_n(operands.bias, problem_.n, bias.as<float>().data());
     operands.bias = bias.as<float>().data();
   }
+  HONE_ASSIGN_OR_RETURN(GuardedBuffer row_scale, guarded(operands.row_scale == nullptr ? 0 : shape.m));
+  if (operands.row_scale != nullptr) {
+    std::copy_n(operands.row_scale, shape.m, row_scale.as<float>().data());
+    operands.row_scale = row_scale.as<float>().data();
+  }
   HONE_ASSIGN_OR_RETURN(operands.b, guarded_b(width(candidate)));
   operands.a = a.as<float>().data();
   operands.c = c.as<float>().data();

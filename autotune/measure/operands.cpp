@@ -104,6 +104,7 @@ Status Operands::allocate(uint64_t seed, std::shared_ptr<Weights>* shared) {
   if (p_.has(EpilogueOp::kBias)) HONE_RETURN_IF_ERROR(make(bias_, {1, 0, 1, p_.n, p_.n}, key(3)));
   if (p_.has(EpilogueOp::kGate)) HONE_RETURN_IF_ERROR(make(gate_, like_c(p_), key(4)));
   if (p_.has(EpilogueOp::kResidual)) HONE_RETURN_IF_ERROR(make(residual_, like_c(p_), key(5)));
+  if (p_.has(EpilogueOp::kRowScale)) HONE_RETURN_IF_ERROR(make(row_scale_, {1, 0, p_.m, 1, 1}, key(6)));
   reset_c();
   return {};
 }
@@ -147,11 +148,13 @@ matmul::MatmulOperands Operands::view(int64_t width) const {
           .c = c_.as<float>().data(),
           .bias = floats(bias_),
           .gate = floats(gate_),
-          .residual = floats(residual_)};
+          .residual = floats(residual_),
+          .row_scale = floats(row_scale_)};
 }
 
 std::vector<std::span<const std::byte>> Operands::ranges(int64_t width) const {
-  return {bytes_of(a_), std::as_bytes(b(width)), bytes_of(c_), bytes_of(bias_), bytes_of(gate_), bytes_of(residual_)};
+  return {bytes_of(a_),    std::as_bytes(b(width)), bytes_of(c_),        bytes_of(bias_),
+          bytes_of(gate_), bytes_of(residual_),     bytes_of(row_scale_)};
 }
 
 float Operands::initial_c(int64_t item, int64_t i, int64_t j) const {
@@ -205,10 +208,11 @@ std::vector<float> Operands::reference(const Cells& cells) const {
   sub.m = std::ssize(cells.rows), sub.n = std::ssize(b_cols), sub.b = BLayout::kNt;
   sub.lda = sub.ldb = sub.ldc = 0;
   sub.batch = 1, sub.sa = sub.sb = sub.sc = -1;
-  std::vector<float> a, b, bias, gate, residual, c;
+  std::vector<float> a, b, bias, gate, residual, row_scale, c;
   for (int64_t i : cells.rows) {
     const float* row = floats(a_) + cells.item * p_.batch_stride_a() + i * p_.row_stride_a();
     a.insert(a.end(), row, row + p_.k);
+    if (!row_scale_.empty()) row_scale.push_back(floats(row_scale_)[i]);
     for (int64_t j : cols) {
       const int64_t at = cells.item * p_.batch_stride_c() + i * p_.row_stride_c() + j;
       c.push_back(initial_c(cells.item, i, j));
@@ -228,7 +232,8 @@ std::vector<float> Operands::reference(const Cells& cells) const {
                             .c = c.data(),
                             .bias = bias.data(),
                             .gate = gate.data(),
-                            .residual = residual.data()});
+                            .residual = residual.data(),
+                            .row_scale = row_scale.data()});
   // Rows of the filled width, cut to the cells.
   const size_t wide = cols.size(), asked = cells.cols.size();
   for (size_t i = 1; wide != asked && i < cells.rows.size(); ++i)

@@ -72,7 +72,7 @@ class Operands {
   matmul::MatmulProblem p_;
   matmul::MatmulProblem source_;  // the same with B as rows (nt) where p_ has it packed
   size_t c_elements_ = 0;
-  AlignedBuffer a_, c_, bias_, gate_, residual_;
+  AlignedBuffer a_, c_, bias_, gate_, residual_, row_scale_;
   std::shared_ptr<Weights> weights_;
 };
 

@@ -24,6 +24,7 @@ class MatmulStep final : public Step {
     if (bias) m.bias = call.at<const float>(*bias);
     if (gate) m.gate = call.at<const float>(*gate);
     if (residual) m.residual = call.at<const float>(*residual);
+    if (row_scale) m.row_scale = call.at<const float>(*row_scale);
     if (Status s = matmul->run(m); !s.ok()) return {s.code(), name + ": " + s.message()};
     return {};
   }
@@ -33,7 +34,7 @@ class MatmulStep final : public Step {
     return StepReport{.kernel = info.problem,
                       .plan = info.program,
                       .codegen = info.codegen,
-                      .numerics = info.numerics,
+                      .numerics = info.numerics + (row_scale ? ", norm folded" : ""),
                       .reason = info.reason,
                       .threads = info.threads};
   }
@@ -41,7 +42,7 @@ class MatmulStep final : public Step {
   std::optional<Matmul> matmul;
   Size rows;
   Place a, c;
-  std::optional<Place> b, bias, gate, residual;
+  std::optional<Place> b, bias, gate, residual, row_scale;
 };
 
 // "+bias*gate" as the steps that a spec has.
@@ -95,6 +96,7 @@ Status prepare_matmul(Preparation& p, const Dispatch& dispatch, Steps& steps) {
     std::optional<Place>* const to = e == Epilogue::kBias       ? &step->bias
                                      : e == Epilogue::kGate     ? &step->gate
                                      : e == Epilogue::kResidual ? &step->residual
+                                     : e == Epilogue::kRowScale ? &step->row_scale
                                                                 : nullptr;
     if (to == nullptr) continue;
     HONE_ASSIGN_OR_RETURN(*to, p.place(n.operands[operand++]));

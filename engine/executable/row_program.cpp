@@ -250,6 +250,7 @@ class Translator {
       case OpKind::reduce:
         return emit_reduce(n);
       case OpKind::rms_norm:
+      case OpKind::rms_scale:
       case OpKind::layer_norm:
         return emit_norm(n);
       case OpKind::softmax:
@@ -338,8 +339,9 @@ class Translator {
   Result<Value> emit_norm(const Node& n) {
     HONE_ASSIGN_OR_RETURN(const int64_t columns, fixed_columns(n));
     HONE_ASSIGN_OR_RETURN(const Value x, load(n.operands[0]));
-    HONE_ASSIGN_OR_RETURN(const Value w, load_weight(n.operands[1]));
     const float eps = static_cast<float>(n.number("eps"));
+    if (n.op == OpKind::rms_scale) return Value{rows::emit_rms_scale(builder_, x.step, columns, eps)};
+    HONE_ASSIGN_OR_RETURN(const Value w, load_weight(n.operands[1]));
     if (n.op == OpKind::rms_norm) return Value{rows::emit_rms_norm(builder_, x.step, w.step, columns, eps)};
     const int scaled = rows::emit_layer_norm(builder_, x.step, w.step, columns, eps);
     if (n.operands.size() < 3) return Value{scaled};

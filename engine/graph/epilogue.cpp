@@ -24,9 +24,4 @@ Result<std::vector<matmul::EpilogueOp>> parse_epilogue(std::string_view text) {
   return wrong(why);
 }
 
-bool reads_operand(matmul::EpilogueOp op) {
-  using enum matmul::EpilogueOp;
-  return op == kBias || op == kGate || op == kResidual;
-}
-
 }  // namespace hone::graph

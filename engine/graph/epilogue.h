@@ -11,7 +11,4 @@ namespace hone::graph {
 // Error: invalid_argument "epilogue '+foo': ...".
 Result<std::vector<matmul::EpilogueOp>> parse_epilogue(std::string_view text);
 
-// Reads an operand of its own: bias, gate, residual.
-bool reads_operand(matmul::EpilogueOp op);
-
 }  // namespace hone::graph

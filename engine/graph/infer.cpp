@@ -34,6 +34,7 @@ std::string_view operand_name(OpKind op, int i) {
     case OpKind::attention:
       return pick({"q", "k", "v", "mask"});
     case OpKind::rms_norm:
+    case OpKind::rms_scale:
     case OpKind::layer_norm:
       return pick({"x", "w", "b"});
     case OpKind::rope:

@@ -39,6 +39,10 @@ Status check_epilogue(const Rules& r, Dim n, TensorType* type) {
     HONE_RETURN_IF_ERROR(r.dtype(next, {kF32}));
     if (op == matmul::EpilogueOp::kBias) {
       HONE_RETURN_IF_ERROR(vector_of(r, next, &n, "the columns"));
+    } else if (op == matmul::EpilogueOp::kRowScale) {
+      TensorType rows = *type;
+      rows.dims.pop_back();
+      HONE_RETURN_IF_ERROR(r.agree(next, &rows, "a factor for each row of the result"));
     } else {
       HONE_RETURN_IF_ERROR(r.agree(next, type, fmt::format("the {} of the result's shape", name)));
     }
@@ -46,6 +50,15 @@ Status check_epilogue(const Rules& r, Dim n, TensorType* type) {
   }
   if (next == r.count()) return {};
   return r.fail("has {} operands and its epilogue '{}' takes {}", r.count(), r.text("epilogue"), next);
+}
+
+Result<Types> infer_rms_scale(const Rules& r) {
+  HONE_RETURN_IF_ERROR(r.dtype(0, {kF32}));
+  HONE_RETURN_IF_ERROR(r.rank(0, 1, -1));
+  HONE_RETURN_IF_ERROR(r.not_negative("eps"));
+  TensorType type = r.x(0);
+  type.dims.pop_back();
+  return Types{type};
 }
 
 Result<Types> infer_matmul(const Rules& r) {
@@ -186,6 +199,8 @@ Result<Types> infer_decoder(const Rules& r) {
     case OpKind::rms_norm:
     case OpKind::layer_norm:
       return infer_norm(r);
+    case OpKind::rms_scale:
+      return infer_rms_scale(r);
     case OpKind::rope:
       return infer_rope(r);
     case OpKind::experts:

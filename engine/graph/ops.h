@@ -37,7 +37,8 @@
 // A decoder's
 //   matmul(a, b, ..) {layout [, epilogue]}   a [.., k]; b [n, k] ("nt") or [k, n] ("nn"); result [.., n]. epilogue is
 //                                        the text of a MatmulProblem's ("+bias+gelu", "+residual", "*gate",
-//                                        "+swiglu"); operands bias [n], gate, residual [.., n] follow in its order
+//                                        "+swiglu", "*row_scale"); operands bias [n], gate, residual [.., n] and
+//                                        row_scale [..] follow in its order
 //   attention(q, k, v [, mask]) {causal [, window, scale, softcap, group]}
 //                                        q [s, H, d], k [t, G, d], v [t, G, dv] -> [s, H, dv]; all may have one more
 //                                        dimension b in front. H is a multiple of G: query head h reads head h / (H/G).
@@ -45,6 +46,8 @@
 //                                        added, or u8, 0 hides: [s, t], or [b, s, t]. group, where given, is H/G.
 //                                        Class online(256)
 //   rms_norm(x, w) {eps}                 along the last axis: x / sqrt(mean(x^2) + eps) * w. Class lanes16
+//   rms_scale(x) {eps}                   1 / sqrt(mean(x^2) + eps) of each row, without the last dimension: what
+//                                        rms_norm multiplies a row by, bit for bit
 //   layer_norm(x, w [, b]) {eps}         (x - mean) / sqrt(mean((x - mean)^2) + eps) * w + b
 //   rope(x, inv_freq [, positions]) {style [, offset]}
 //                                        x [.., s, heads, d], inv_freq [d/2]. The angle of row r is

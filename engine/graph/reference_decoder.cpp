@@ -2,6 +2,7 @@
 // their classes. The matmul's chain and its epilogue are written out here.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "engine/graph/epilogue.h"
 #include "engine/graph/reference_internal.h"
@@ -28,6 +29,7 @@ void finish_row(const Call& c, const std::vector<matmul::EpilogueOp>& ops, int64
   for (const matmul::EpilogueOp op : ops) {
     const float* operand = reads_operand(op) ? c.x<float>(next++).data() : nullptr;
     if (op == kGate || op == kResidual) operand += at * n;
+    if (op == kRowScale) operand += at;
     if (op == kSwiglu) {
       const std::vector<float> sums = *v;
       v->resize(static_cast<size_t>(n));
@@ -41,6 +43,7 @@ void finish_row(const Call& c, const std::vector<matmul::EpilogueOp>& ops, int64
       float& x = (*v)[j];
       if (op == kBias || op == kResidual) x = x + operand[j];
       if (op == kGate) x = x * operand[j];
+      if (op == kRowScale) x = x * operand[0];
       if (op == kGeluTanh) x = scalar_activation(Activation::kGeluTanh, x);
       if (op == kGeluErf) x = scalar_activation(Activation::kGeluErf, x);
       if (op == kSilu) x = scalar_activation(Activation::kSilu, x);
@@ -103,12 +106,13 @@ Status attention_op(const Call& c) {
 
 // ---- rows ----
 
-// Every operand of one dimension is shared by all rows. Results are of the shape of operand 0.
+// Every operand of one dimension is shared by all rows. Results are of the shape of operand 0, or one element a row.
 Status along_rows(const Call& c, const rows::RowProgram& program) {
   rows::RowArgs args;
   const int64_t n = c.last(0);
   if (c.results[0].data.empty()) return {};
-  args.extents[0] = c.results[0].elements() / n;
+  const bool one = c.results[0].shape.size() < c.shape(0).size();
+  args.extents[0] = one ? c.results[0].elements() : c.results[0].elements() / n;
   args.n = n;
   for (size_t i = 0; i < c.operands.size(); ++i) {
     args.operands[i].data = const_cast<std::byte*>(c.operands[i].data);  // inputs are not written
@@ -116,15 +120,19 @@ Status along_rows(const Call& c, const rows::RowProgram& program) {
   }
   rows::Tensor& y = args.operands[c.operands.size()];
   y.data = c.results[0].data.data();
-  y.strides[0] = n;
+  y.strides[0] = one ? 1 : n;
   return rows::reference(program, args);
 }
 
 Status norm(const Call& c) {
   const rows::RowShape shape{.outer = 1, .n = c.last(0)};
-  if (shape.n == 0) return {};
+  if (shape.n == 0) {  // rms_scale has a result all the same: the mean of nothing
+    std::fill(c.y<float>().begin(), c.y<float>().end(), std::numeric_limits<float>::quiet_NaN());
+    return {};
+  }
   const auto eps = static_cast<float>(c.node.number("eps"));
   if (c.node.op == OpKind::rms_norm) return along_rows(c, rows::rms_norm(shape, eps));
+  if (c.node.op == OpKind::rms_scale) return along_rows(c, rows::rms_scale(shape, eps));
   return along_rows(c, rows::layer_norm(shape, eps, c.operands.size() == 3));
 }
 
@@ -232,6 +240,7 @@ Status evaluate_decoder(const Call& c) {
     case OpKind::attention:
       return attention_op(c);
     case OpKind::rms_norm:
+    case OpKind::rms_scale:
     case OpKind::layer_norm:
       return norm(c);
     case OpKind::rope:

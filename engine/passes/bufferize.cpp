@@ -282,7 +282,7 @@ class Bufferizer {
     return {};
   }
 
-  // A as rows; gate and residual lie as C does, so C takes over their distance of rows.
+  // A as rows; gate and residual lie as C does, so C takes over their distance of rows. Bias and row_scale are dense.
   Status prepare_matmul(Dispatch& d) {
     const NodeId id = d.nodes[0];
     if (g_.node(id).op == OpKind::dot_general) {
@@ -296,11 +296,12 @@ class Bufferizer {
 
   Status prepare_epilogue(Dispatch& d, NodeId id) {
     const ValueId out = g_.node(id).results[0];
+    const bool row_scale = g_.node(id).text("epilogue").starts_with("*row_scale");
     std::vector<int> laid_as_result;
     std::set<int64_t> distances;
     int64_t columns = 0;
     for (int i = 2; i < static_cast<int>(g_.node(id).operands.size()); ++i) {
-      if (type(operand(id, i)).rank() < 2) {  // bias
+      if (type(operand(id, i)).rank() < 2 || (row_scale && i == 2)) {
         HONE_RETURN_IF_ERROR(prepare_dense(d, id, i));
         continue;
       }

@@ -57,7 +57,8 @@ bool is_elementwise(OpKind op) {
 
 // Sums over a row, so that it is walked more than once.
 bool walks_twice(OpKind op) {
-  return op == OpKind::reduce || op == OpKind::softmax || op == OpKind::rms_norm || op == OpKind::layer_norm;
+  return op == OpKind::reduce || op == OpKind::softmax || op == OpKind::rms_norm || op == OpKind::rms_scale ||
+         op == OpKind::layer_norm;
 }
 
 bool reduces_last_axis(const Graph& g, const Node& n) {

@@ -103,8 +103,8 @@ class Planner {
         if (const std::string why = why_not_read(n.results[0]); !why.empty()) return why;
         continue;
       }
-      const bool rows = is_elementwise(n.op) || n.op == OpKind::rms_norm || n.op == OpKind::layer_norm ||
-                        n.op == OpKind::softmax || n.op == OpKind::slice ||
+      const bool rows = is_elementwise(n.op) || n.op == OpKind::rms_norm || n.op == OpKind::rms_scale ||
+                        n.op == OpKind::layer_norm || n.op == OpKind::softmax || n.op == OpKind::slice ||
                         (n.op == OpKind::reduce && n.integers("axes").size() == 1 &&
                          n.integers("axes")[0] == g_.value(n.operands[0]).type.rank() - 1);
       if (!rows) return fmt::format("{} reads dense rows", n.name);

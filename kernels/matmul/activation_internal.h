@@ -21,6 +21,7 @@ constexpr std::optional<math::Activation> activation_of(EpilogueOp op) {
     case EpilogueOp::kBias:
     case EpilogueOp::kGate:
     case EpilogueOp::kResidual:
+    case EpilogueOp::kRowScale:
     case EpilogueOp::kSwiglu:
       return std::nullopt;
   }

@@ -9,7 +9,7 @@
 namespace hone::matmul {
 
 struct Arguments {
-  std::array<void*, 6> buffers{};   // a, b, c, then bias, gate, residual as far as used
+  std::array<void*, 7> buffers{};   // a, b, c, then bias, gate, residual, row_scale as far as used
   std::array<int64_t, 4> params{};  // m, sa, sb, sc
 };
 
@@ -22,6 +22,7 @@ inline Arguments bind(const MatmulProblem& p, const MatmulOperands& o, int64_t p
   if (p.has(EpilogueOp::kBias)) args.buffers[next++] = erase_const(o.bias);
   if (p.has(EpilogueOp::kGate)) args.buffers[next++] = erase_const(o.gate);
   if (p.has(EpilogueOp::kResidual)) args.buffers[next++] = erase_const(o.residual);
+  if (p.has(EpilogueOp::kRowScale)) args.buffers[next++] = erase_const(o.row_scale);
   args.params = {p.m, p.batch_stride_a(), p.b == BLayout::kPacked ? packed_stride : p.batch_stride_b(),
                  p.batch_stride_c()};
   return args;

@@ -16,7 +16,8 @@ EpilogueEmitter::EpilogueEmitter(Builder& builder, const MatmulProblem& problem,
   w_ = b_.reg("w", {.lanes = lanes});
   if (p_.alpha != 1) alpha_ = b_.reg("alpha", {.lanes = lanes});
   if (p_.beta != 0) beta_ = b_.reg("beta", {.lanes = lanes});
-  if (p_.swiglu() && p_.has(EpilogueOp::kBias)) up_bias_ = b_.reg("u", {.lanes = lanes});
+  if (p_.swiglu() && (p_.has(EpilogueOp::kBias) || p_.has(EpilogueOp::kRowScale)))
+    up_operand_ = b_.reg("u", {.lanes = lanes});
 }
 
 void EpilogueEmitter::declare() {
@@ -43,6 +44,11 @@ void EpilogueEmitter::apply(EpilogueOp op, const EpilogueAccesses& at, RegRef ma
   const RegRef v = Builder::at(v_), w = Builder::at(w_);
   if (const std::optional<math::Activation> a = activation_of(op)) return ops_.apply(*a, v);
   if (op == EpilogueOp::kSwiglu) return swiglu(at);
+  if (op == EpilogueOp::kRowScale) {
+    b_.broadcast(w, at.row_scale);
+    b_.binary(BinaryOp::kMul, v, v, w);
+    return;
+  }
   const ir::Access& operand = op == EpilogueOp::kBias ? at.bias : op == EpilogueOp::kGate ? at.gate : at.residual;
   b_.load(w, operand, mask);
   b_.binary(op == EpilogueOp::kGate ? BinaryOp::kMul : BinaryOp::kAdd, v, v, w);
@@ -54,9 +60,13 @@ void EpilogueEmitter::swiglu(const EpilogueAccesses& at) {
   ops_.apply(math::Activation::kSilu, v);
   b_.load(w, at.up);
   if (alpha_ >= 0) b_.binary(BinaryOp::kMul, w, Builder::at(alpha_), w);
-  if (up_bias_ >= 0) {
-    b_.load(Builder::at(up_bias_), at.up_bias);
-    b_.binary(BinaryOp::kAdd, w, w, Builder::at(up_bias_));
+  if (p_.has(EpilogueOp::kRowScale)) {
+    b_.broadcast(Builder::at(up_operand_), at.row_scale);
+    b_.binary(BinaryOp::kMul, w, w, Builder::at(up_operand_));
+  }
+  if (p_.has(EpilogueOp::kBias)) {
+    b_.load(Builder::at(up_operand_), at.up_bias);
+    b_.binary(BinaryOp::kAdd, w, w, Builder::at(up_operand_));
   }
   b_.binary(BinaryOp::kMul, v, v, w);
 }

@@ -104,19 +104,21 @@ void scale_row(const MatmulProblem& p, int64_t width, float* v) {
   for (int64_t c = 0; c < width; ++c) v[c] = p.alpha * v[c];
 }
 
-// v = silu(v) * up, `up` being the sums of the up columns that belong to v's from column j of B on.
-void pair_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, float* v, float* up) {
+// v = silu(v) * up, `up` being the sums of the up columns that belong to v's, of row i and from column j of B on.
+void pair_row(const MatmulProblem& p, const MatmulOperands& o, int64_t i, int64_t j, float* v, float* up) {
   scale_row(p, kWidth, up);
+  if (p.has(EpilogueOp::kRowScale))
+    for (int64_t c = 0; c < kWidth; ++c) up[c] = up[c] * o.row_scale[i];
   if (p.has(EpilogueOp::kBias))
     for (int64_t c = 0; c < kWidth; ++c) up[c] = up[c] + o.bias[j + kSwigluColumns + c];
   math::activate_array(math::Activation::kSilu, v, v, kWidth);
   for (int64_t c = 0; c < kWidth; ++c) v[c] = v[c] * up[c];
 }
 
-// v (the sums of one row of the strip, from column j of B on) through alpha, beta and the chain, into C at element
-// `at`. `up`: see pair_row().
-void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, int64_t at, int64_t width, float* v,
-                float* up) {
+// v (the sums of row i of the strip, from column j of B on) through alpha, beta and the chain, into C at element `at`.
+// `up`: see pair_row().
+void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t i, int64_t j, int64_t at, int64_t width,
+                float* v, float* up) {
   scale_row(p, width, v);
   if (p.beta != 0)
     for (int64_t c = 0; c < width; ++c) v[c] = ScalarOps::fma(p.beta, o.c[at + c], v[c]);
@@ -124,7 +126,9 @@ void finish_row(const MatmulProblem& p, const MatmulOperands& o, int64_t j, int6
     if (const std::optional<math::Activation> activation = activation_of(op)) {
       math::activate_array(*activation, v, v, width);
     } else if (op == EpilogueOp::kSwiglu) {
-      pair_row(p, o, j, v, up);
+      pair_row(p, o, i, j, v, up);
+    } else if (op == EpilogueOp::kRowScale) {
+      for (int64_t c = 0; c < width; ++c) v[c] = v[c] * o.row_scale[i];
     } else if (op == EpilogueOp::kGate) {
       for (int64_t c = 0; c < width; ++c) v[c] = v[c] * o.gate[at + c];
     } else {
@@ -165,7 +169,7 @@ void run_block(const MatmulProblem& p, const MatmulOperands& o, const PackedB& p
   if (pairs) sum_columns(p, o, packed, block, column + kWidth, ups);
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t at = block.item * p.batch_stride_c() + (block.row + r) * p.row_stride_c() + j;
-    finish_row(p, o, column, at, width, sums[r], ups[r]);
+    finish_row(p, o, block.row + r, column, at, width, sums[r], ups[r]);
   }
 }
 

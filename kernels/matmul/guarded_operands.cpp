@@ -33,6 +33,7 @@ GuardedOperands::GuardedOperands(const MatmulProblem& problem, int64_t panel, ui
     operands_.gate = matrix(gate_, p.batch_stride_c(), p.m, p.columns(), p.row_stride_c(), true);
   if (p.has(EpilogueOp::kResidual))
     operands_.residual = matrix(residual_, p.batch_stride_c(), p.m, p.columns(), p.row_stride_c(), true);
+  if (p.has(EpilogueOp::kRowScale)) operands_.row_scale = matrix(row_scale_, 0, p.m, 1, 1, true);
 }
 
 float* GuardedOperands::allocate(Buffer& buffer, int64_t elements) {
@@ -81,7 +82,7 @@ void GuardedOperands::reset_c() { std::copy(initial_c_.begin(), initial_c_.end()
 
 std::vector<const GuardedBuffer*> GuardedOperands::memory() const {
   std::vector<const GuardedBuffer*> all;
-  for (const Buffer* buffer : {&a_, &b_, &c_, &bias_, &gate_, &residual_})
+  for (const Buffer* buffer : {&a_, &b_, &c_, &bias_, &gate_, &residual_, &row_scale_})
     if (*buffer) all.push_back(&**buffer);
   return all;
 }

@@ -43,7 +43,7 @@ class GuardedOperands {
   MatmulProblem problem_;
   Random random_;
   numeric::TrialValues values_;
-  Buffer a_, b_, c_, bias_, gate_, residual_;
+  Buffer a_, b_, c_, bias_, gate_, residual_, row_scale_;
   MatmulOperands operands_;
   PackedB packed_;
   std::vector<float> initial_c_;

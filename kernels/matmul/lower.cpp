@@ -113,6 +113,8 @@ class MatmulLowering {
       bias_ = b_.buffer({.name = "bias", .scope = Scope::kIn, .extents = {n}, .strides = {1}});
     if (p_.has(EpilogueOp::kGate)) gate_ = argument("gate", Scope::kIn, sc, {m_, columns}, {ldc, 1});
     if (p_.has(EpilogueOp::kResidual)) residual_ = argument("residual", Scope::kIn, sc, {m_, columns}, {ldc, 1});
+    if (p_.has(EpilogueOp::kRowScale))
+      row_scale_ = b_.buffer({.name = "row_scale", .scope = Scope::kIn, .extents = {m_}, .strides = {1}});
     declare_workspaces();
   }
 
@@ -528,6 +530,7 @@ class MatmulLowering {
       if (p_.has(EpilogueOp::kBias)) accesses.bias = at(bias_, {(block.tile + tile.tile_in_block) * t_.nr + c});
       if (p_.has(EpilogueOp::kGate)) accesses.gate = of(gate_);
       if (p_.has(EpilogueOp::kResidual)) accesses.residual = of(residual_);
+      if (p_.has(EpilogueOp::kRowScale)) accesses.row_scale = at(row_scale_, {block.row + tile.row_in_block + r});
       emitter.emit(accesses, mask);
     };
     const int64_t whole = tile.cols / t_.lanes * t_.lanes;
@@ -549,6 +552,7 @@ class MatmulLowering {
         accesses.bias = at(bias_, {first + gate}), accesses.up_bias = at(bias_, {first + up});
       if (p_.has(EpilogueOp::kGate)) accesses.gate = c_at(gate_, block, tile, r, c);
       if (p_.has(EpilogueOp::kResidual)) accesses.residual = c_at(residual_, block, tile, r, c);
+      if (p_.has(EpilogueOp::kRowScale)) accesses.row_scale = at(row_scale_, {block.row + tile.row_in_block + r});
       emitter.emit(accesses, {});
     };
     b_.serial("er", 0, rows, 1, [&](const Affine& r) {
@@ -563,7 +567,8 @@ class MatmulLowering {
   TransformProgram t_;
   Builder b_;
   Affine m_, batch_;
-  BufferId a_ = -1, bm_ = -1, c_ = -1, bias_ = -2, gate_ = -1, residual_ = -1, ap_ = -2, bp_ = -2, tw_ = -2;
+  BufferId a_ = -1, bm_ = -1, c_ = -1, bias_ = -2, gate_ = -1, residual_ = -1, row_scale_ = -1, ap_ = -2, bp_ = -2,
+           tw_ = -2;
   RegId acc_ = -1, bv_ = -1, av_ = -1, mask_ = -1;
 };
 

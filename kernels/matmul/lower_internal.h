@@ -50,7 +50,7 @@ struct EpilogueAccesses {
   ir::Access sum;
   bool sum_masked;  // the sum lies in C (whose tail must not be touched) rather than in the workspace
   ir::Access c;
-  ir::Access bias = {}, gate = {}, residual = {};
+  ir::Access bias = {}, gate = {}, residual = {}, row_scale = {};
   ir::Access up = {}, up_bias = {};  // swiglu: of the up columns, where sum and bias are those of the gate's
 };
 
@@ -73,7 +73,7 @@ class EpilogueEmitter {
   ir::Builder& b_;
   const MatmulProblem& p_;
   math::IrOps ops_;
-  ir::RegId v_, w_, alpha_ = -1, beta_ = -1, up_bias_ = -1;
+  ir::RegId v_, w_, alpha_ = -1, beta_ = -1, up_operand_ = -1;
 };
 
 }  // namespace hone::matmul

@@ -46,6 +46,7 @@ Status check_overlap(const MatmulProblem& p, const MatmulOperands& o, const Pack
       {"bias", o.bias, p.n, p.has(EpilogueOp::kBias)},
       {"gate", o.gate, c, p.has(EpilogueOp::kGate)},
       {"residual", o.residual, c, p.has(EpilogueOp::kResidual)},
+      {"row_scale", o.row_scale, p.m, p.has(EpilogueOp::kRowScale)},
   };
   if (o.c == nullptr) return invalid_argument("C is null");
   for (const auto& r : reads) {

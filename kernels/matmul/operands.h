@@ -16,6 +16,7 @@ struct MatmulOperands {
   const float* bias = nullptr;
   const float* gate = nullptr;
   const float* residual = nullptr;
+  const float* row_scale = nullptr;  // [m]
 };
 
 // How B was packed, for b=packed: panel q holds columns [q*width, (q+1)*width), its element (p, column c of the panel)

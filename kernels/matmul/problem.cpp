@@ -31,6 +31,8 @@ std::string_view epilogue_name(EpilogueOp op) {
       return "+residual";
     case EpilogueOp::kSwiglu:
       return "+swiglu";
+    case EpilogueOp::kRowScale:
+      return "*row_scale";
   }
   return "?";
 }
@@ -157,22 +159,34 @@ Status check_swiglu(const MatmulProblem& p) {
     return invalid_argument("+swiglu appears twice; the columns pair up once");
   const auto swiglu = std::find(p.epilogue.begin(), p.epilogue.end(), EpilogueOp::kSwiglu);
   for (auto op = p.epilogue.begin(); op != p.epilogue.end(); ++op) {
-    if (op < swiglu && *op != EpilogueOp::kBias)
-      return invalid_argument(fmt::format("{} cannot come before +swiglu, only +bias can", epilogue_name(*op)));
+    if (op < swiglu && *op != EpilogueOp::kBias && *op != EpilogueOp::kRowScale)
+      return invalid_argument(
+          fmt::format("{} cannot come before +swiglu, only +bias and *row_scale can", epilogue_name(*op)));
     if (op > swiglu && *op == EpilogueOp::kBias)
       return invalid_argument("+bias has an element for each of the n columns, so it has to come before +swiglu");
   }
   return {};
 }
 
+Status check_row_scale(const MatmulProblem& p) {
+  if (p.epilogue.front() != EpilogueOp::kRowScale)
+    return invalid_argument(
+        fmt::format("*row_scale comes after {} and has to be the first of the epilogue", epilogue_name(p.epilogue[0])));
+  if (p.batch > 1)
+    return invalid_argument(
+        fmt::format("batch={} with *row_scale: its factors are of one matrix; run the items one by one", p.batch));
+  return {};
+}
+
 Status check_epilogue(const MatmulProblem& p) {
   if (!std::isfinite(p.alpha)) return invalid_argument("alpha must be finite");
   if (!std::isfinite(p.beta)) return invalid_argument("beta must be finite");
-  for (EpilogueOp op : {EpilogueOp::kBias, EpilogueOp::kGate, EpilogueOp::kResidual}) {
+  for (EpilogueOp op : {EpilogueOp::kBias, EpilogueOp::kGate, EpilogueOp::kResidual, EpilogueOp::kRowScale}) {
     if (std::count(p.epilogue.begin(), p.epilogue.end(), op) > 1) {
       return invalid_argument(fmt::format("{} appears twice; its operand exists once", epilogue_name(op)));
     }
   }
+  if (p.has(EpilogueOp::kRowScale)) HONE_RETURN_IF_ERROR(check_row_scale(p));
   return p.swiglu() ? check_swiglu(p) : Status();
 }
 

@@ -5,7 +5,8 @@
 //
 // alpha == 1 and beta == 0 are no operations: without beta C is never read, and with alpha == 0 neither are A and B (T
 // = 0). A is [m, k] with rows lda apart. B is [k, n] (nn), [n, k] (nt, as model files store weights) with rows ldb
-// apart, or packed into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n].
+// apart, or packed into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n] and
+// row_scale [m].
 //
 // swiglu makes one column of two: B holds the columns of a gate and an up projection in turns of 16, [32 g, 32 g + 16)
 // the gate's 16 g.. and [32 g + 16, 32 g + 32) the up projection's, so that one register tile has both. Then C, gate
@@ -28,15 +29,23 @@ namespace hone::matmul {
 enum class BLayout : uint8_t { kNn, kNt, kPacked };
 
 // The chain after the sum, in the order in which it applies. Element-wise on v:
-//   bias: v + bias[j]   gate: v * gate[i, j]   residual: v + residual[i, j]
+//   bias: v + bias[j]   gate: v * gate[i, j]   residual: v + residual[i, j]   row_scale: v * row_scale[i]
 //   gelu_tanh: 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))    gelu_erf: 0.5 v (1 + erf(v / sqrt(2)))
 //   silu: v / (1 + exp(-v))    relu: max(0, v), NaN stays NaN
-//   swiglu: silu(v) * u, u being what became of the up column so far. Only bias may come before it, and not after.
-enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual, kSwiglu };
-inline constexpr int kEpilogueOps = static_cast<int>(EpilogueOp::kSwiglu) + 1;
+//   swiglu: silu(v) * u, u being what became of the up column so far. Only row_scale and bias may come before it, and
+//   not after.
+// row_scale is what a norm that is folded into B leaves to do (x * s) B = s * (x B): it is the first of its chain, and
+// of a batch of one.
+enum class EpilogueOp : uint8_t { kBias, kGeluTanh, kGeluErf, kSilu, kRelu, kGate, kResidual, kSwiglu, kRowScale };
+inline constexpr int kEpilogueOps = static_cast<int>(EpilogueOp::kRowScale) + 1;
 // Canonical text with its sign: "+bias", "+gelu_tanh" ("+gelu" parses as it), "+gelu_erf", "+silu", "+relu", "*gate",
-// "+residual", "+swiglu".
+// "+residual", "+swiglu", "*row_scale".
 std::string_view epilogue_name(EpilogueOp op);
+// Reads an operand of its own: bias, gate, residual, row_scale.
+constexpr bool reads_operand(EpilogueOp op) {
+  return op == EpilogueOp::kBias || op == EpilogueOp::kGate || op == EpilogueOp::kResidual ||
+         op == EpilogueOp::kRowScale;
+}
 std::string_view layout_name(BLayout b);  // "nn", "nt", "packed"
 
 inline constexpr std::string_view kMatmulDTypes = "f32";  // what a matmul can be computed in
@@ -54,7 +63,7 @@ struct MatmulProblem {
   int64_t batch = 1;
   int64_t sa = -1, sb = -1, sc = -1;  // batch strides in elements; -1 means dense
   float alpha = 1, beta = 0;
-  std::vector<EpilogueOp> epilogue;  // bias, gate, residual and swiglu at most once each
+  std::vector<EpilogueOp> epilogue;  // bias, gate, residual, swiglu and row_scale at most once each
 
   bool operator==(const MatmulProblem&) const = default;
 
@@ -74,7 +83,7 @@ struct MatmulProblem {
 };
 
 // invalid_argument naming the field: negative sizes, lda < k, ldb, ldc too small, sc overlapping, sizes whose byte
-// count overflows 63 bits ("too large"), an epilogue operand used twice, swiglu where it cannot be.
+// count overflows 63 bits ("too large"), an epilogue operand used twice, swiglu or row_scale where it cannot be.
 Status validate(const MatmulProblem& problem);
 
 // The same problem in the one form that parsing yields: a stride that equals the dense one becomes "dense", batch

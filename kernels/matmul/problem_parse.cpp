@@ -14,7 +14,8 @@ std::string_view problem_grammar() {
          "..]"
          "[,beta=..][:EPILOGUE] where M, N, K are 8, 1-8+1, 1-512*2 or {1,4,16} and EPILOGUE is a chain of +bias "
          "+gelu_tanh "
-         "+gelu_erf +silu +relu *gate +residual, or [+bias]+swiglu and then the others";
+         "+gelu_erf +silu +relu *gate +residual, or [+bias]+swiglu and then the others, with *row_scale in front of "
+         "any";
 }
 
 namespace {
@@ -119,8 +120,7 @@ bool Parser::epilogue_op() {
   if (epilogue_name(*op)[0] != sign) {
     return cursor_.fail(fmt::format("'{}{}' should be '{}'", sign, name, epilogue_name(*op)), column);
   }
-  if (const bool operand = *op == EpilogueOp::kBias || *op == EpilogueOp::kGate || *op == EpilogueOp::kResidual;
-      operand && base_.has(*op)) {
+  if (reads_operand(*op) && base_.has(*op)) {
     return cursor_.fail(fmt::format("{} appears twice; its operand exists once", epilogue_name(*op)), column);
   }
   base_.epilogue.push_back(*op);

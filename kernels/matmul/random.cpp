@@ -50,6 +50,7 @@ MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
   random.shuffle(ops);
   if (below(2) == 0) p.epilogue.assign(ops.begin(), ops.begin() + 1 + below(4));
   if (p.n >= 2 * kSwigluColumns && below(4) == 0) pair_columns(p, random);
+  if (p.batch == 1 && below(5) == 0) p.epilogue.insert(p.epilogue.begin(), EpilogueOp::kRowScale);
   return p;
 }
 

@@ -61,7 +61,7 @@ double silu(double v) {
 }
 double relu(double v) { return std::isnan(v) ? v : std::fmax(0.0, v); }
 
-void apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, Bounded* x) {
+void apply(EpilogueOp op, const MatmulOperands& o, int64_t i, int64_t j, int64_t at_c, Bounded* x) {
   switch (op) {
     case EpilogueOp::kBias:
       return x->round(x->v + o.bias[j], x->e);
@@ -69,6 +69,8 @@ void apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, Boun
       return x->round(x->v * o.gate[at_c], x->e * std::fabs(o.gate[at_c]));
     case EpilogueOp::kResidual:
       return x->round(x->v + o.residual[at_c], x->e);
+    case EpilogueOp::kRowScale:
+      return x->round(x->v * o.row_scale[i], x->e * std::fabs(o.row_scale[i]));
     case EpilogueOp::kGeluTanh:
       return x->activation(gelu_tanh(x->v));
     case EpilogueOp::kGeluErf:
@@ -83,7 +85,7 @@ void apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, Boun
   }
 }
 
-float apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, float v) {
+float apply(EpilogueOp op, const MatmulOperands& o, int64_t i, int64_t j, int64_t at_c, float v) {
   switch (op) {
     case EpilogueOp::kBias:
       return v + o.bias[j];
@@ -91,6 +93,8 @@ float apply(EpilogueOp op, const MatmulOperands& o, int64_t j, int64_t at_c, flo
       return v * o.gate[at_c];
     case EpilogueOp::kResidual:
       return v + o.residual[at_c];
+    case EpilogueOp::kRowScale:
+      return v * o.row_scale[i];
     case EpilogueOp::kGeluTanh:
       return math::scalar_activation(math::Activation::kGeluTanh, v);
     case EpilogueOp::kGeluErf:
@@ -130,11 +134,12 @@ Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const Packe
   if (p.beta != 0) x.round(x.v + static_cast<double>(p.beta) * o.c[at_c], x.e);
   for (EpilogueOp op : p.epilogue) {
     if (op != EpilogueOp::kSwiglu) {
-      apply(op, o, column, at_c, &x);
+      apply(op, o, i, column, at_c, &x);
       continue;
     }
     Bounded up = sum_f64(p, o, packed, item, i, up_column(j));
-    if (p.has(EpilogueOp::kBias)) apply(EpilogueOp::kBias, o, up_column(j), at_c, &up);
+    for (EpilogueOp before : {EpilogueOp::kRowScale, EpilogueOp::kBias})
+      if (p.has(before)) apply(before, o, i, up_column(j), at_c, &up);
     x.activation(silu(x.v));
     x.round(x.v * up.v, x.e * std::fabs(up.v) + std::fabs(x.v) * up.e + x.e * up.e);
   }
@@ -158,11 +163,12 @@ float element_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB
   if (p.beta != 0) v = std::fma(p.beta, o.c[at_c], v);
   for (EpilogueOp op : p.epilogue) {
     if (op != EpilogueOp::kSwiglu) {
-      v = apply(op, o, column, at_c, v);
+      v = apply(op, o, i, column, at_c, v);
       continue;
     }
     float up = sum_f32(p, o, packed, item, i, up_column(j));
-    if (p.has(EpilogueOp::kBias)) up = apply(EpilogueOp::kBias, o, up_column(j), at_c, up);
+    for (EpilogueOp before : {EpilogueOp::kRowScale, EpilogueOp::kBias})
+      if (p.has(before)) up = apply(before, o, i, up_column(j), at_c, up);
     v = math::scalar_activation(math::Activation::kSilu, v) * up;
   }
   return v;

@@ -8,11 +8,15 @@ namespace {
 
 using Value = ProgramBuilder::Value;
 
+// 1 / sqrt(squares / n + eps)
+Value factor_of(ProgramBuilder& b, Value squares, int64_t n, float eps) {
+  const Value mean = b.apply(StepOp::kDiv, squares, b.constant(static_cast<float>(n)));
+  return b.apply(StepOp::kRsqrt, b.apply(StepOp::kAdd, mean, b.constant(eps)));
+}
+
 // (x * (1 / sqrt(squares / n + eps))) * w
 Value normalised(ProgramBuilder& b, Value x, Value squares, Value w, int64_t n, float eps) {
-  const Value mean = b.apply(StepOp::kDiv, squares, b.constant(static_cast<float>(n)));
-  const Value inverse = b.apply(StepOp::kRsqrt, b.apply(StepOp::kAdd, mean, b.constant(eps)));
-  return b.apply(StepOp::kMul, b.apply(StepOp::kMul, x, inverse), w);
+  return b.apply(StepOp::kMul, b.apply(StepOp::kMul, x, factor_of(b, squares, n, eps)), w);
 }
 
 RowProgram rope(const char* name, Columns columns, int outer, int64_t head_dim, bool gather) {
@@ -31,6 +35,10 @@ RowProgram rope(const char* name, Columns columns, int outer, int64_t head_dim, 
 
 int emit_rms_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps) {
   return normalised(b, x, b.apply(StepOp::kReduceDot, x, x), w, n, eps);
+}
+
+int emit_rms_scale(ProgramBuilder& b, int x, int64_t n, float eps) {
+  return factor_of(b, b.apply(StepOp::kReduceDot, x, x), n, eps);
 }
 
 int emit_layer_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps) {
@@ -53,6 +61,13 @@ RowProgram rms_norm(RowShape shape, float eps) {
   const int x = b.in(), w = b.in(), y = b.out();
   const Value v = b.load(x), weight = b.load(w);
   b.store(y, emit_rms_norm(b, v, weight, shape.n, eps));
+  return b.finish();
+}
+
+RowProgram rms_scale(RowShape shape, float eps) {
+  ProgramBuilder b("rms_scale", shape.outer, shape.n);
+  const int x = b.in(), y = b.out(Columns::kOne);
+  b.store(y, emit_rms_scale(b, b.load(x), shape.n, eps));
   return b.finish();
 }
 

@@ -13,6 +13,8 @@ struct RowShape {
 
 // x, w -> y:  y = (x * (1 / sqrt(dot(x, x) / n + eps))) * w. Division by n, not multiplication by 1 / n. n constant.
 RowProgram rms_norm(RowShape shape, float eps);
+// x -> y, one element a row:  y = 1 / sqrt(dot(x, x) / n + eps), rms_norm's factor. n constant.
+RowProgram rms_scale(RowShape shape, float eps);
 // a, b, w -> h, y:  h = a + b, y = rms_norm(h). h may share memory with a or b, y with none of them.
 RowProgram add_rms_norm(RowShape shape, float eps);
 // x, w [, bias] -> y:  d = x - sum(x) / n, y = (d * (1 / sqrt(dot(d, d) / n + eps))) * w [+ bias]. n constant.
@@ -24,6 +26,7 @@ RowProgram softmax(RowShape shape, float scale);
 // `waiting` (an output or scratch operand, both written and read) softmax keeps its exponentials until their sum is
 // known; -1: they are computed again.
 int emit_rms_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps);
+int emit_rms_scale(ProgramBuilder& b, int x, int64_t n, float eps);
 int emit_layer_norm(ProgramBuilder& b, int x, int w, int64_t n, float eps);
 int emit_softmax(ProgramBuilder& b, int x, float scale, int waiting);
 

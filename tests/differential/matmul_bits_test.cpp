@@ -89,7 +89,8 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
   if (target.isas.empty()) GTEST_SKIP() << "this CPU has no instruction set that " << GetParam() << " emits";
   for (const char* text :
        {"matmul:f32:m=1,n=211,k=67,b=packed", "matmul:f32:m=37,n=101,k=59,b=nn:+bias+gelu",
-        "matmul:f32:m=5,n=83,k=61,b=nt:+silu*gate", "matmul:f32:m=19,n=160,k=51,b=packed:+bias+swiglu"}) {
+        "matmul:f32:m=5,n=83,k=61,b=nt:+silu*gate", "matmul:f32:m=19,n=160,k=51,b=packed:+bias+swiglu",
+        "matmul:f32:m=23,n=96,k=44,b=packed:*row_scale+swiglu"}) {
     const MatmulProblem problem = matmul::parse_problem(text).value();
     const autotune::Space space = autotune::enumerate(problem, target);
     ASSERT_GT(space.candidates.size(), 10U);

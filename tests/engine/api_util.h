@@ -108,6 +108,7 @@ struct Operands {
     bias = Matrix(1, p.n, p.n, 1, 0, seed + 3);
     gate = Matrix(p.m, p.columns(), ldc, p.batch, sc, seed + 4);
     residual = Matrix(p.m, p.columns(), ldc, p.batch, sc, seed + 5);
+    row_scale = Matrix(p.m, 1, 1, 1, 0, seed + 6);
     if (p.beta == 0) c.fill(kNaN);  // must not be read
   }
 
@@ -118,7 +119,8 @@ struct Operands {
             .c = c.data(),
             .bias = bias.data(),
             .gate = gate.data(),
-            .residual = residual.data()};
+            .residual = residual.data(),
+            .row_scale = row_scale.data()};
   }
 
   // What C has to become, laid out like C with its padding.
@@ -129,12 +131,13 @@ struct Operands {
                                   .c = out.data(),
                                   .bias = bias.data(),
                                   .gate = gate.data(),
-                                  .residual = residual.data()});
+                                  .residual = residual.data(),
+                                  .row_scale = row_scale.data()});
     return out;
   }
 
   matmul::MatmulProblem problem;
-  Matrix a, b, c, bias, gate, residual;
+  Matrix a, b, c, bias, gate, residual, row_scale;
 };
 
 // Equal bit for bit, NaN equal to NaN, padding included.

@@ -106,6 +106,26 @@ TEST_F(EngineCApi, SwigluIsAnEpilogueLikeTheOthers) {
   EXPECT_THAT(hone_last_error(), HasSubstr("n=48 is not a multiple of 32"));
 }
 
+TEST_F(EngineCApi, RowScaleIsAnEpilogueWithAnOperand) {
+  const char* text = "matmul:f32:m=5,n=20,k=20,b=nt:*row_scale+bias";
+  hone_matmul_spec spec;
+  ASSERT_EQ(hone_matmul_spec_parse(&spec, text), HONE_OK) << hone_last_error();
+  ASSERT_EQ(spec.epilogue_length, 2u);
+  EXPECT_EQ(spec.epilogue[0], HONE_EPILOGUE_ROW_SCALE);
+  testing_api::Operands o(MatmulSpec::parse(text).value(), 5);
+  hone_matmul* matmul = nullptr;
+  ASSERT_EQ(hone_matmul_prepare_weights(engine_, &spec, o.b.data(), &matmul), HONE_OK) << hone_last_error();
+  const std::vector<float> want = o.expected();
+  hone_matmul_call call = {};
+  call.m = 5, call.a = o.a.data(), call.c = o.c.data(), call.bias = o.bias.data();
+  EXPECT_EQ(hone_matmul_run(matmul, &call), HONE_INVALID_ARGUMENT);
+  EXPECT_THAT(hone_last_error(), HasSubstr("row_scale is null but the problem reads it"));
+  call.row_scale = o.row_scale.data();
+  EXPECT_EQ(hone_matmul_run(matmul, &call), HONE_OK) << hone_last_error();
+  EXPECT_TRUE(testing_api::same_bits(o.c.snapshot(), want));
+  hone_matmul_destroy(matmul);
+}
+
 TEST_F(EngineCApi, ErrorsAreCodesWithAMessage) {
   hone_matmul_spec spec;
   EXPECT_EQ(hone_matmul_spec_parse(&spec, "matmul:f32:m=1,n=x,k=2"), HONE_INVALID_ARGUMENT);

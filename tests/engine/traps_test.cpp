@@ -219,6 +219,18 @@ TEST_P(EngineTraps, swiglu_writes_half_the_columns) {
   }
 }
 
+// As many factors as rows, however many rows a call has.
+TEST_P(EngineTraps, row_scale_ends_with_the_rows) {
+  for (int64_t m : {1, 15}) {
+    for (int64_t n : {32, 39}) {
+      MatmulSpec of{.n = n, .k = 33, .epilogue = {Epilogue::kRowScale, Epilogue::kBias}};
+      if (n == 32) of.epilogue.push_back(Epilogue::kSwiglu);
+      all_layouts(of,
+                  [&](const MatmulSpec& spec, bool constant) { check(*engine_, spec, Operands(spec, m), constant); });
+    }
+  }
+}
+
 TEST_P(EngineTraps, m17_alpha0_reads_neither_a_nor_b) {
   all_layouts({.n = 18, .k = 9, .alpha = 0, .beta = 0.5f}, [&](const MatmulSpec& spec, bool constant) {
     Operands operands(spec, 5);

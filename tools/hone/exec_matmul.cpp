@@ -1,5 +1,6 @@
 // Matmul from arrays: a [m, k], b [k, n] (nn) or [n, k] (nt, packed), c [m, n] where beta reads it, bias [n], gate and
-// residual like c; each with the batch in front where it has one. swiglu: c, gate and residual have n / 2 columns.
+// residual like c; each with the batch in front where it has one; row_scale [m]. swiglu: c, gate and residual have n /
+// 2 columns.
 #include <algorithm>
 
 #include "kernels/matmul/bind.h"
@@ -51,6 +52,7 @@ class MatmulWork final : public ExecWork {
     if (p_.has(EpilogueOp::kBias)) inputs.push_back({"bias", DType::kF32, {p_.n}});
     if (p_.has(EpilogueOp::kGate)) inputs.push_back({"gate", DType::kF32, c_.shape(batched)});
     if (p_.has(EpilogueOp::kResidual)) inputs.push_back({"residual", DType::kF32, c_.shape(batched)});
+    if (p_.has(EpilogueOp::kRowScale)) inputs.push_back({"row_scale", DType::kF32, {p_.m}});
     outputs.push_back({"c", DType::kF32, c_.shape(batched)});
   }
 
@@ -65,6 +67,7 @@ class MatmulWork final : public ExecWork {
     HONE_RETURN_IF_ERROR(lay_out(arrays, "gate", c_, memory_["gate"]));
     HONE_RETURN_IF_ERROR(lay_out(arrays, "residual", c_, memory_["residual"]));
     HONE_RETURN_IF_ERROR(lay_out(arrays, "bias", {1, 1, p_.n, p_.n, 0}, memory_["bias"]));
+    HONE_RETURN_IF_ERROR(lay_out(arrays, "row_scale", {1, 1, p_.m, p_.m, 0}, memory_["row_scale"]));
     if (p_.b == BLayout::kPacked && arrays.contains("b")) HONE_RETURN_IF_ERROR(pack());
     HONE_ASSIGN_OR_RETURN(result_, poisoned(c_.elements()));
     return matmul::check_overlap(p_, operands(result_), packed_);
@@ -132,7 +135,8 @@ class MatmulWork final : public ExecWork {
             .c = c.as<float>().data(),
             .bias = operand("bias"),
             .gate = operand("gate"),
-            .residual = operand("residual")};
+            .residual = operand("residual"),
+            .row_scale = operand("row_scale")};
   }
 
   const MatmulProblem p_;

@@ -11,6 +11,7 @@ Status Exporter::decoder(const Node& n, const std::vector<Ref>& x) {
     case OpKind::matmul:
       return matmul(n, x);
     case OpKind::rms_norm:
+    case OpKind::rms_scale:
     case OpKind::layer_norm:
       return norm(n, x);
     case OpKind::rope:
@@ -94,6 +95,9 @@ Status Exporter::matmul(const Node& n, const std::vector<Ref>& x) {
       case matmul::EpilogueOp::kBias:
         v = e_.add(v, along_last(*operand, v.type.dims));
         break;
+      case matmul::EpilogueOp::kRowScale:
+        v = e_.mul(v, rows_over_last(*operand, v.type.dims));
+        break;
       case matmul::EpilogueOp::kGate:
         v = e_.mul(v, *operand);
         break;
@@ -122,7 +126,7 @@ Status Exporter::matmul(const Node& n, const std::vector<Ref>& x) {
 
 // ---- rows ----
 
-// rms_norm: x * rsqrt(mean(x^2) + eps) * w. layer_norm: the same of x - mean(x), and + b.
+// rms_norm: x * rsqrt(mean(x^2) + eps) * w. layer_norm: the same of x - mean(x), and + b. rms_scale: the rsqrt.
 Status Exporter::norm(const Node& n, const std::vector<Ref>& x) {
   const std::optional<int64_t> size = last_size(n, x[0]);
   if (!size) return e_.status();
@@ -136,7 +140,12 @@ Status Exporter::norm(const Node& n, const std::vector<Ref>& x) {
   if (n.op == OpKind::layer_norm) v = e_.sub(v, rows_over_last(mean(v), shape));
   const Ref variance = mean(e_.mul(v, v));
   const Ref steady = e_.add(variance, e_.number(static_cast<float>(n.number("eps")), variance.type.dims));
-  v = e_.mul(v, rows_over_last(e_.unary("stablehlo.rsqrt", steady), shape));
+  const Ref factor = e_.unary("stablehlo.rsqrt", steady);
+  if (n.op == OpKind::rms_scale) {
+    bind(n, factor);
+    return {};
+  }
+  v = e_.mul(v, rows_over_last(factor, shape));
   v = e_.mul(v, along_last(x[1], shape));
   if (x.size() > 2) v = e_.add(v, along_last(x[2], shape));
   bind(n, std::move(v));

@@ -22,8 +22,8 @@
 //   - k == 0: T is +0, A and B are not read; C = epilogue(beta * C).
 //   - m == 0 or n == 0: nothing is read or written.
 //   - A NaN or infinity in row i of A reaches row i of C only; in column j of B, column j only. relu(NaN) is NaN.
-//   - C must not overlap anything that is read (A, B, bias, gate, residual), nor the C of another call at the same
-//   time:
+//   - C must not overlap anything that is read (A, B, bias, gate, residual, row_scale), nor the C of another call at
+//   the same time:
 //     overlap within a call is refused with the name of the operand. The operands that are read may overlap each other.
 //   - The caller's floating-point control (MXCSR: rounding, flush-to-zero) is obeyed, on every thread, and not changed.
 //
@@ -60,9 +60,12 @@ enum class Epilogue : uint8_t {
   kResidual,  // v + residual[i, j]
   // silu(v) * u, gate and up projection in one matmul. B has the columns of both in turns of 16: [32 g, 32 g + 16) are
   // columns 16 g.. of the gate (v), [32 g + 16, 32 g + 32) the same of the up projection (u). n counts both and is a
-  // multiple of 32; C, gate and residual have n / 2 columns, bias has n. Only kBias may come before it, and not after;
-  // beta is 0.
+  // multiple of 32; C, gate and residual have n / 2 columns, bias has n. Only kRowScale and kBias may come before it,
+  // and not after; beta is 0.
   kSwiglu,
+  // v * row_scale[i]. First of the epilogue, batch is 1. What remains of a norm of A's rows whose weights are folded
+  // into B: of v and, before kSwiglu, of u.
+  kRowScale,
 };
 
 // What stays the same over all calls of a matmul.
@@ -78,7 +81,7 @@ struct MatmulSpec {
   int64_t batch = 1;
   int64_t stride_a = -1, stride_b = -1, stride_c = -1;
   float alpha = 1, beta = 0;
-  std::vector<Epilogue> epilogue = {};  // kBias, kGate, kResidual and kSwiglu at most once each
+  std::vector<Epilogue> epilogue = {};  // each of kBias, kGate, kResidual, kSwiglu, kRowScale at most once
   // Numbers of rows that calls will have and that matter most: each gets a plan made for it alone. The first also
   // decides how constant weights are packed.
   std::vector<int64_t> expected_m = {1};
@@ -96,13 +99,14 @@ struct MatmulSpec {
 
 // The operands of one call: element 0 of each. Those that the spec has no use for stay null.
 struct MatmulCall {
-  int64_t m = 0;                    // rows, >= 0
-  const float* a = nullptr;         // [batch][m][k]
-  const float* b = nullptr;         // spec.b; only for a matmul that was prepared without weights
-  float* c = nullptr;               // [batch][m][n]
-  const float* bias = nullptr;      // [n]
-  const float* gate = nullptr;      // like c
-  const float* residual = nullptr;  // like c
+  int64_t m = 0;                     // rows, >= 0
+  const float* a = nullptr;          // [batch][m][k]
+  const float* b = nullptr;          // spec.b; only for a matmul that was prepared without weights
+  float* c = nullptr;                // [batch][m][n]
+  const float* bias = nullptr;       // [n]
+  const float* gate = nullptr;       // like c
+  const float* residual = nullptr;   // like c
+  const float* row_scale = nullptr;  // [m]
 };
 
 // Which plan runs, and why.

@@ -104,7 +104,8 @@ typedef enum hone_epilogue {
   HONE_EPILOGUE_RELU,
   HONE_EPILOGUE_GATE,     /* v * gate[i, j] */
   HONE_EPILOGUE_RESIDUAL, /* v + residual[i, j] */
-  HONE_EPILOGUE_SWIGLU    /* silu(v) * u: B has 16 columns of v, 16 of u and so on, C n / 2 (hone::Epilogue::kSwiglu) */
+  HONE_EPILOGUE_SWIGLU,   /* silu(v) * u: B has 16 columns of v, 16 of u and so on, C n / 2 (hone::Epilogue::kSwiglu) */
+  HONE_EPILOGUE_ROW_SCALE /* v * row_scale[i]; the first step, of a batch of one (hone::Epilogue::kRowScale) */
 } hone_epilogue;
 
 #define HONE_MAX_EPILOGUE 16
@@ -148,6 +149,7 @@ typedef struct hone_matmul_call {
   const float* bias;
   const float* gate;
   const float* residual;
+  const float* row_scale;
 } hone_matmul_call;
 
 /* C = epilogue(alpha * A * B + beta * C). Calls on one matmul may run at the same time. */

@@ -70,7 +70,7 @@ TEST(Operands, ReferenceOfCellsIsTheReference) {
 
 // Columns of C that make no whole group of 16, in any order.
 TEST(Operands, ReferenceOfCellsOfPairedColumns) {
-  const MatmulProblem p = problem("matmul:f32:m=5,n=96,k=11,b=nt:+bias+swiglu+residual");
+  const MatmulProblem p = problem("matmul:f32:m=5,n=96,k=11,b=nt:*row_scale+bias+swiglu+residual");
   Result<Operands> operands = Operands::create(p, 3);
   ASSERT_TRUE(operands.ok());
   matmul::ordered_f32(p, operands->view());
@@ -218,7 +218,7 @@ TEST_F(Racing, EveryLayoutAndModeRuns) {
   for (std::string_view text :
        {"matmul:f32:m=3,n=70,k=40,b=nn,ldb=80:+bias", "matmul:f32:m=20,n=33,k=40,b=nt,lda=48,ldc=40:+gelu",
         "matmul:f32:m=9,n=50,k=17,b=packed,batch=2:*gate+residual", "matmul:f32:m=1,n=1,k=0:+bias",
-        "matmul:f32:m=9,n=160,k=17,b=packed,ldc=85:+bias+swiglu+residual", "matmul:f32:m=0,n=5,k=3"}) {
+        "matmul:f32:m=9,n=160,k=17,b=packed,ldc=85:*row_scale+bias+swiglu+residual", "matmul:f32:m=0,n=5,k=3"}) {
     for (CacheMode mode : {CacheMode::kCold, CacheMode::kWarm}) {
       const std::vector<Candidate> all = enumerate(problem(text), target_).candidates;
       std::vector<Candidate> some;

@@ -150,8 +150,24 @@ TEST_F(ExecutableOps, NormsAndSoftmax) {
   const ValueId w = weights({19}), bias = weights({19}, 4);
   b.output(b.rms_norm(x, w, 1e-5));
   b.output(b.layer_norm(x, w, bias, 1e-6));
+  b.output(b.add(OpKind::rms_scale, {x}, {{"eps", 1e-5}}));
   b.output(b.softmax(x, 0.25));
   b.output(b.softmax(b.add(OpKind::transpose, {x}, {{"perm", Ints{1, 2, 0}}})));  // over a symbol
+  expect_equal();
+}
+
+// Factors of rows that the call computes, of rows in two dimensions, and that lie apart.
+TEST_F(ExecutableOps, MatmulsScaleRows) {
+  const ValueId x = input("x", {s, 4, 19}), factors = input("factors", {s, 4, 3});
+  const auto scaled = [&](ValueId by, const char* after, std::vector<ValueId> more) {
+    std::vector<ValueId> operands = {x, weights({32, 19}), by};
+    operands.insert(operands.end(), more.begin(), more.end());
+    b.output(b.add(OpKind::matmul, operands,
+                   {{"layout", std::string("nt")}, {"epilogue", "*row_scale" + std::string(after)}}));
+  };
+  scaled(b.add(OpKind::rms_scale, {x}, {{"eps", 1e-5}}), "+swiglu", {});
+  const ValueId column = b.add(OpKind::slice, {factors}, {{"start", Ints{0, 0, 1}}, {"limit", Ints{-1, 4, 2}}});
+  scaled(b.reshape(column, {s, 4}), "+bias+residual", {weights({32}), input("residual", {s, 4, 32})});
   expect_equal();
 }
 

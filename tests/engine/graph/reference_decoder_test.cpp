@@ -124,29 +124,32 @@ TEST_P(ReferenceMatmul, HasTheBitsOfTheOrderedClass) {
   Tensor expected = Tensor::make(DType::kF32, {t.m, out});
   matmul::MatmulOperands o{
       .a = inputs[0].as<float>().data(), .b = inputs[1].as<float>().data(), .c = expected.as<float>().data()};
-  Tensor extra[3];
-  for (int i = 0; i < 3; ++i) {
-    const char* name = i == 0 ? "bias" : i == 1 ? "gate" : "residual";
-    if (t.epilogue.find(name) == std::string::npos) continue;
-    extra[i] = random_tensor(random, i == 0 ? std::vector{t.n} : std::vector{t.m, out});
-    (i == 0 ? o.bias : i == 1 ? o.gate : o.residual) = extra[i].as<float>().data();
-    body += fmt::format("input %{} : {}\n", name,
-                        i == 0 ? fmt::format("f32[{}]", t.n) : fmt::format("f32[{}, {}]", t.m, out));
-    operands += fmt::format(", %{}", name);
-    inputs.push_back(extra[i]);
+  inputs.reserve(inputs.size() + 4);
+  struct Extra {
+    const char* name;
+    const float*& operand;
+    std::vector<int64_t> shape;
+  };
+  for (const Extra& extra : {Extra{"row_scale", o.row_scale, {t.m}}, Extra{"bias", o.bias, {t.n}},
+                             Extra{"gate", o.gate, {t.m, out}}, Extra{"residual", o.residual, {t.m, out}}}) {
+    if (t.epilogue.find(extra.name) == std::string::npos) continue;
+    inputs.push_back(random_tensor(random, extra.shape));
+    extra.operand = inputs.back().as<float>().data();
+    body += fmt::format("input %{} : f32[{}]\n", extra.name, fmt::join(extra.shape, ", "));
+    operands += fmt::format(", %{}", extra.name);
   }
   matmul::ordered_f32(*problem, o);
   body += fmt::format("%y = matmul({}) {{layout = \"{}\", epilogue = \"{}\"}} : f32[{}, {}]", operands, t.layout,
                       t.epilogue, t.m, out);
   EXPECT_EQ(floats(run(body, "%y", inputs)), floats(expected));
 }
-INSTANTIATE_TEST_SUITE_P(All, ReferenceMatmul,
-                         ::testing::Values(Product{"nt", "", 3, 33, 70}, Product{"nn", "", 5, 31, 7},
-                                           Product{"nt", "", 1, 1, 0},
-                                           Product{"nn", "+bias+gelu*gate+residual", 4, 40, 9},
-                                           Product{"nt", "+silu", 2, 3, 4}, Product{"nt", "+relu", 2, 3, 4},
-                                           Product{"nt", "+gelu_erf", 2, 3, 4}, Product{"nt", "+swiglu", 3, 64, 17},
-                                           Product{"nt", "+bias+swiglu+residual", 3, 96, 5}));
+INSTANTIATE_TEST_SUITE_P(
+    All, ReferenceMatmul,
+    ::testing::Values(Product{"nt", "", 3, 33, 70}, Product{"nn", "", 5, 31, 7}, Product{"nt", "", 1, 1, 0},
+                      Product{"nn", "+bias+gelu*gate+residual", 4, 40, 9}, Product{"nt", "+silu", 2, 3, 4},
+                      Product{"nt", "+relu", 2, 3, 4}, Product{"nt", "+gelu_erf", 2, 3, 4},
+                      Product{"nt", "+swiglu", 3, 64, 17}, Product{"nt", "+bias+swiglu+residual", 3, 96, 5},
+                      Product{"nn", "*row_scale+bias*gate", 4, 9, 5}, Product{"nt", "*row_scale+swiglu", 3, 96, 5}));
 
 TEST(ReferenceMatmul, APortableBuildHasTheSameBits) {
   Random random(16);
@@ -273,6 +276,12 @@ TEST(ReferenceRows, NormsAndSoftmax) {
   }
   const std::string in = "input %x : f32[3, 37]\ninput %w : f32[37]\ninput %b : f32[37]\n";
   expect_near(run(in + "%y = rms_norm(%x, %w) {eps = 0.01} : f32[3, 37]", "%y", {x, w, b}), rms, 1e-6);
+  // x * rms_scale(x) * w has the bits of rms_norm(x, w).
+  EXPECT_EQ(run(in + "%r = rms_scale(%x) {eps = 0.01} : f32[3]\n%rows = broadcast(%r) {dims = [0]} : f32[3, 37]\n"
+                     "%columns = broadcast(%w) {dims = [1]} : f32[3, 37]\n%z = mul(%x, %rows) : f32[3, 37]\n"
+                     "%y = mul(%z, %columns) : f32[3, 37]",
+                "%y", {x, w, b}),
+            run(in + "%y = rms_norm(%x, %w) {eps = 0.01} : f32[3, 37]", "%y", {x, w, b}));
   expect_near(run(in + "%y = layer_norm(%x, %w, %b) {eps = 0.01} : f32[3, 37]", "%y", {x, w, b}), layer, 1e-6);
   for (size_t i = 0; i < layer.size(); ++i) layer[i] -= b.as<float>()[i % 37];
   expect_near(run(in + "%y = layer_norm(%x, %w) {eps = 0.01} : f32[3, 37]", "%y", {x, w, b}), layer, 1e-6);

@@ -23,6 +23,7 @@ TEST_F(Aarch64Rows, ProgramsOfADecoder) {
   for (const int64_t n : {5, 16, 39}) {
     const RowShape shape{.n = n};
     const RowProgram programs[] = {rms_norm(shape, 1e-5F),
+                                   rms_scale(shape, 1e-5F),
                                    add_rms_norm(shape, 0),
                                    layer_norm(shape, 0, true),
                                    softmax(shape, 0.5F),

@@ -55,6 +55,8 @@ TEST(MatmulFallback, StridesBatchesScalarsAndChains) {
            "matmul:f32:m=5,n=64,k=40,b=packed:+bias+swiglu+relu",
            "matmul:f32:m=5,n=64,k=0:+bias+swiglu",
            "matmul:f32:m=5,n=64,k=9,alpha=0:+bias+swiglu",
+           "matmul:f32:m=70,n=19,k=40,beta=1:*row_scale+bias",
+           "matmul:f32:m=70,n=96,k=30,alpha=2:*row_scale+bias+swiglu",
            "matmul:f32:m=0,n=18,k=40",
            "matmul:f32:m=6,n=0,k=40:+bias",
        }) {

@@ -105,6 +105,23 @@ TEST(MatmulLower, SwigluGivesTheBitsOfTheScalarChain) {
   }
 }
 
+// The factors end at a guard page: those of rows that are left over too are read one by one.
+TEST(MatmulLower, RowScaleGivesTheBitsOfTheScalarChain) {
+  uint64_t seed = 500;
+  for (const char* text :
+       {"matmul:f32:m=1,n=35,k=33,b=packed:*row_scale", "matmul:f32:m=19,n=53,k=90,b=nt,ldc=60:*row_scale+bias+gelu",
+        "matmul:f32:m=11,n=31,k=70,alpha=0.5,beta=2:*row_scale+residual", "matmul:f32:m=3,n=7,k=0:*row_scale+bias",
+        "matmul:f32:m=17,n=96,k=29,b=packed,alpha=0.5:*row_scale+bias+swiglu+residual",
+        "matmul:f32:m=5,n=64,k=29,b=packed:*row_scale+swiglu"}) {
+    const MatmulProblem p = parse_problem(text).value();
+    for (Isa isa : all_isas()) {
+      const BlockingTarget target{.isa = isa, .caches = {.l1d = 4 << 10, .l2 = 16 << 10}, .threads = 2};
+      expect_exact(p, default_program(p, target), seed++);
+      for (int i = 0; i < 3; ++i) expect_exact(p, random_program(p, seed, isa), seed), ++seed;
+    }
+  }
+}
+
 // m5, m8: K = 0, M = 0, N = 0, with and without what follows the sum.
 TEST(MatmulLower, EmptyDimensions_m5_m8) {
   for (const char* text :

@@ -76,6 +76,13 @@ TEST(MatmulProblemText, SwigluHalvesC) {
   EXPECT_TRUE(parse_problem("matmul:f32:m=4,n=64,k=4,ldc=64,batch=2,sc=32:+swiglu").ok()) << "woven";
 }
 
+TEST(MatmulProblemText, RowScaleComesFirst) {
+  const MatmulProblem p = parsed("matmul:f32:m=5,n=96,k=4:*row_scale+bias+swiglu*gate");
+  EXPECT_THAT(p.epilogue,
+              ElementsAre(EpilogueOp::kRowScale, EpilogueOp::kBias, EpilogueOp::kSwiglu, EpilogueOp::kGate));
+  EXPECT_EQ(to_string(p), "matmul:f32:m=5,n=96,k=4:*row_scale+bias+swiglu*gate");
+}
+
 TEST(MatmulProblemText, DefaultsAndDenseStridesAreLeftOut) {
   EXPECT_EQ(to_string(parsed("matmul:f32:k=4,m=2,n=3,b=nn,lda=4,ldb=0,ldc=3,batch=1,sa=7,alpha=1,beta=-0")),
             "matmul:f32:m=2,n=3,k=4");
@@ -101,9 +108,9 @@ MatmulProblem random_problem(std::mt19937& random) {
   if (pick(0, 1)) p.beta = std::uniform_real_distribution<float>(-1e-20f, 1e20f)(random);
   for (int64_t i = pick(0, 5); i > 0; --i) {
     const auto op = static_cast<EpilogueOp>(pick(0, 6));
-    const bool operand = op == EpilogueOp::kBias || op == EpilogueOp::kGate || op == EpilogueOp::kResidual;
-    if (!operand || !p.has(op)) p.epilogue.push_back(op);
+    if (!reads_operand(op) || !p.has(op)) p.epilogue.push_back(op);
   }
+  if (p.batch == 1 && pick(0, 1)) p.epilogue.insert(p.epilogue.begin(), EpilogueOp::kRowScale);
   return p;
 }
 
@@ -146,9 +153,13 @@ TEST(MatmulProblemErrors, SayWhatAndWhere) {
       {"matmul:f32:m=4,n=48,k=4:+swiglu", "n=48 is not a multiple of 32: +swiglu takes 16 columns", 0},
       {"matmul:f32:m=4,n=64,k=4,beta=1:+swiglu", "beta=1 adds C to T, but +swiglu", 0},
       {"matmul:f32:m=4,n=64,k=4:+swiglu+swiglu", "+swiglu appears twice", 0},
-      {"matmul:f32:m=4,n=64,k=4:*gate+swiglu", "*gate cannot come before +swiglu, only +bias can", 0},
+      {"matmul:f32:m=4,n=64,k=4:*gate+swiglu", "*gate cannot come before +swiglu, only +bias and *row_scale can", 0},
       {"matmul:f32:m=4,n=64,k=4:+silu+swiglu", "+silu cannot come before +swiglu", 0},
       {"matmul:f32:m=4,n=64,k=4:+swiglu+bias", "+bias has an element for each of the n columns", 0},
+      {"matmul:f32:m=4,n=4,k=4:+bias*row_scale", "*row_scale comes after +bias and has to be the first", 0},
+      {"matmul:f32:m=4,n=4,k=4:*row_scale*row_scale", "*row_scale appears twice", 34},
+      {"matmul:f32:m=4,n=4,k=4:+row_scale", "'+row_scale' should be '*row_scale'", 24},
+      {"matmul:f32:m=4,n=4,k=4,batch=2:*row_scale", "batch=2 with *row_scale", 0},
       {"matmul:f32:m=4,n=64,k=4,ldc=31:+swiglu", "ldc=31 is less than a row of C (n/2=32)", 0},
       {"matmul:f32:m=4,n=64,k=4,batch=2,sc=127:+swiglu", "m=4 rows of ldc=32 need sc >= 128", 0},
       {"matmul:f32:m=1-8,n=4,k=4", "a range where one problem is wanted", 14},

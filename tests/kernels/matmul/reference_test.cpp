@@ -84,6 +84,26 @@ TEST(MatmulReference, SwigluMultipliesColumnsByHand) {
   EXPECT_EQ(compare(p, c.data(), reference).text, "");
 }
 
+// Each row by its own factor, after beta and before bias; with swiglu gate and up columns alike.
+TEST(MatmulReference, RowScaleMultipliesRowsByHand) {
+  const float a[] = {2, 5}, b[] = {3}, bias[] = {-10}, row_scale[] = {4, -1};
+  float c[] = {1, 2};
+  const MatmulOperands o{.a = a, .b = b, .c = c, .bias = bias, .row_scale = row_scale};
+  const MatmulProblem p = problem("matmul:f32:m=2,n=1,k=1,alpha=2,beta=1:*row_scale+bias");
+  EXPECT_THAT(reference_f64(p, o).value, ElementsAre((12 + 1) * 4 - 10, -(30 + 2) - 10));
+  ordered_f32(p, o);
+  EXPECT_THAT(c, ElementsAre((12 + 1) * 4 - 10, -(30 + 2) - 10));
+
+  const MatmulProblem pairs = problem("matmul:f32:m=2,n=32,k=1:*row_scale+bias+swiglu");
+  std::vector<float> wide(32, 0), both(32, 0), made(32, kNan);
+  wide[3] = 3, wide[19] = 1, both[3] = -22, both[19] = 1;  // of row 0: 6 * 4 - 22 = 2 and 2 * 4 + 1 = 9
+  const MatmulOperands q{.a = a, .b = wide.data(), .c = made.data(), .bias = both.data(), .row_scale = row_scale};
+  EXPECT_DOUBLE_EQ(reference_f64(pairs, q).value[3], 2 / (1 + std::exp(-2.0)) * 9);
+  ordered_f32(pairs, q);
+  EXPECT_NEAR(made[3], 15.8543474, 1e-5);
+  EXPECT_NEAR(made[16 + 3], -37 / (1 + std::exp(37.0)) * -4, 1e-18) << "15 * -1 - 22 and 5 * -1 + 1";
+}
+
 // Cases m5, m6, m8, m17.
 // A chain of ones stops growing at 2^24: the bound must say so, where k u / (1 - k u) would turn negative.
 TEST(MatmulReference, ChainsLongerThanF32CountsAreWithinTheBound) {
@@ -137,6 +157,7 @@ TEST(MatmulReference, OrderedIsWithinTheBound) {
        {"matmul:f32:m=7,n=9,k=200", "matmul:f32:m=3,n=5,k=1000,b=nt,alpha=0.3,beta=-2:+bias+gelu_tanh*gate+residual",
         "matmul:f32:m=4,n=4,k=33,b=packed:+gelu_erf",
         "matmul:f32:m=5,n=96,k=300,b=nt,ldc=50,alpha=2:+bias+swiglu+residual",
+        "matmul:f32:m=5,n=96,k=300,b=nt:*row_scale+bias+swiglu", "matmul:f32:m=7,n=9,k=200,beta=2:*row_scale+gelu",
         "matmul:f32:m=5,n=6,k=64,lda=70,ldb=9,ldc=8,batch=3:+silu+relu"}) {
     TestMatmul t(problem(text), 8, 3);
     const Reference reference = reference_f64(t.problem, t.operands(), t.packed);

@@ -13,7 +13,7 @@ namespace hone::matmul {
 struct TestMatmul {
   MatmulProblem problem;
   PackedB packed;
-  std::vector<float> a, b, c, bias, gate, residual;
+  std::vector<float> a, b, c, bias, gate, residual, row_scale;
 
   // `width`: of the panels where b=packed.
   TestMatmul(const MatmulProblem& p, int64_t width, unsigned seed) : problem(p), packed{width, 0} {
@@ -42,9 +42,12 @@ struct TestMatmul {
     gate = like_c(true);
     residual = like_c(true);
     for (int64_t j = 0; j < p.n; ++j) bias.push_back(normal(random));
+    for (int64_t i = 0; i < p.m; ++i) row_scale.push_back(normal(random));
   }
 
-  MatmulOperands operands() { return {a.data(), b.data(), c.data(), bias.data(), gate.data(), residual.data()}; }
+  MatmulOperands operands() {
+    return {a.data(), b.data(), c.data(), bias.data(), gate.data(), residual.data(), row_scale.data()};
+  }
 };
 
 }  // namespace hone::matmul

@@ -40,6 +40,10 @@ TEST(RowsDecoder, RmsNorm) {
   over_lengths([](RowShape s) { return rms_norm(s, 1e-5F); }, {{.pad = 3}, {.shared_rows = 1}, {.pad = 1}});
 }
 
+TEST(RowsDecoder, RmsScale) {
+  over_lengths([](RowShape s) { return rms_scale(s, 1e-5F); }, {{.pad = 3}});
+}
+
 TEST(RowsDecoder, AddRmsNorm) {
   over_lengths([](RowShape s) { return add_rms_norm(s, 1e-6F); }, {{}, {}, {.shared_rows = 1}});
 }
@@ -115,6 +119,7 @@ TEST(RowsDecoder, NormsAreNearThoseOfDouble) {
     for (const float v : x) variance += (v - mean) * (v - mean) / static_cast<double>(n);
     const double rms = std::sqrt(squares / static_cast<double>(n) + kEps), deviation = std::sqrt(variance + kEps);
     const auto y = run_reference(rms_norm({.n = n}, kEps), {x, w});
+    EXPECT_NEAR(run_reference(rms_scale({.n = n}, kEps), {x})[0], 1 / rms, 2e-6 / rms) << n;
     const auto z = run_reference(layer_norm({.n = n}, kEps, true), {x, w, bias});
     for (size_t i = 0; i < x.size(); ++i) {
       EXPECT_NEAR(y[i], x[i] / rms * w[i], 4e-6 * std::fabs(x[i] / rms * w[i])) << n << ", " << i;

@@ -132,6 +132,12 @@ const OpCase kOps[] = {
        return b.add(OpKind::matmul, {x, weight(b, {32, 32}, 1, "w"), x},
                     {{"layout", std::string("nt")}, {"epilogue", std::string("+relu*gate")}});
      }},
+    {"matmul_row_scale",
+     [](Builder& b, ValueId x) {
+       const ValueId r = b.add(OpKind::rms_scale, {x}, {{"eps", 1e-5}});
+       return b.add(OpKind::matmul, {x, weight(b, {32, 32}, 1, "w"), r},
+                    {{"layout", std::string("nt")}, {"epilogue", std::string("*row_scale")}});
+     }},
     {"rms_norm", [](Builder& b, ValueId x) { return b.rms_norm(x, weight(b, {32}, 3, "w", 1), 1e-5); }},
     {"layer_norm",
      [](Builder& b, ValueId x) {
