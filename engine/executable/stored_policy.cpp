@@ -16,6 +16,8 @@ Result<passes::PlanPolicy> usable_policy(const std::string& text, const std::str
   if (policy.attention != attention && attention != "any")
     return unsupported(fmt::format("its numerics are '{}', which was not asked for",
                                    policy.attention.empty() ? plan::kPlanNumerics : policy.attention));
+  if (policy.norm == passes::NormPolicy::kFolded && attention != "any")
+    return unsupported("it folds norms into weights, numerics that were not asked for");
   return policy;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/passes/folded_norms_internal.h"
 #include "engine/passes/match_internal.h"
 #include "engine/passes/rewrite_internal.h"
 #include "kernels/matmul/problem.h"
@@ -36,6 +37,7 @@ class Fusion {
       for_each(OpKind::matmul, [&](NodeId id) { join_projections(id); });
       for_each(OpKind::rope, [&](NodeId id) { join_ropes(id); });
     }
+    if (policy_.norm == NormPolicy::kFolded) fold_norms(r_);
     g_.erase_dead();
     return r_.status();
   }

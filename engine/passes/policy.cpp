@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kKeyWords[] = {"chosen", "rows", "blocked"};
 constexpr std::string_view kLayoutWords[] = {"dense", "padded"};
 constexpr std::string_view kBoundaryWords[] = {"fused", "separate"};
+constexpr std::string_view kNormWords[] = {"separate", "folded"};
 constexpr std::string_view kReuseWords[] = {"reuse", "apart"};
 constexpr std::string_view kExpertsWords[] = {"chosen", "per_expert", "grouped", "dense"};
 constexpr int kMostThreads = 1 << 16;
@@ -39,6 +40,7 @@ constexpr Choice kChoices[] = {
     choice<&PlanPolicy::qkv>("qkv", kBoundaryWords),
     choice<&PlanPolicy::gate_up>("gate_up", kBoundaryWords),
     choice<&PlanPolicy::residual>("residual", kBoundaryWords),
+    choice<&PlanPolicy::norm>("norm", kNormWords),
     choice<&PlanPolicy::reuse>("reuse", kReuseWords),
     choice<&PlanPolicy::experts>("experts", kExpertsWords),
 };

@@ -18,7 +18,9 @@ enum class LayoutPolicy : uint8_t {
 };                                                          // rows of intermediates: dense, or apart by more than
                                                             // a multiple of the L1's period
 enum class BoundaryPolicy : uint8_t { kFused, kSeparate };  // one matmul with a fused epilogue, or several
-enum class ReusePolicy : uint8_t { kReuse, kApart };        // buffers whose lifetimes do not meet share memory
+// An RMSNorm before matmuls is a launch of its own, or folded into their weights: another numerics class.
+enum class NormPolicy : uint8_t { kSeparate, kFolded };
+enum class ReusePolicy : uint8_t { kReuse, kApart };  // buffers whose lifetimes do not meet share memory
 enum class ExpertsPolicy : uint8_t { kChosen, kPerExpert, kGrouped, kDense };
 
 struct PlanPolicy {
@@ -28,6 +30,7 @@ struct PlanPolicy {
   BoundaryPolicy qkv = BoundaryPolicy::kFused;
   BoundaryPolicy gate_up = BoundaryPolicy::kFused;
   BoundaryPolicy residual = BoundaryPolicy::kFused;
+  NormPolicy norm = NormPolicy::kSeparate;
   ReusePolicy reuse = ReusePolicy::kReuse;
   ExpertsPolicy experts = ExpertsPolicy::kChosen;
   int threads = 0;  // at most; 0: the engine's

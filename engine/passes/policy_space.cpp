@@ -89,11 +89,15 @@ class Space {
     return choices;
   }
 
-  static std::vector<Choice> in_passes() {
-    return {choice<&PlanPolicy::qkv>(BoundaryPolicy::kSeparate),
-            choice<&PlanPolicy::gate_up>(BoundaryPolicy::kSeparate),
-            choice<&PlanPolicy::residual>(BoundaryPolicy::kSeparate),
-            choice<&PlanPolicy::layout>(LayoutPolicy::kPadded), choice<&PlanPolicy::reuse>(ReusePolicy::kApart)};
+  std::vector<Choice> in_passes() const {
+    std::vector<Choice> all = {
+        choice<&PlanPolicy::qkv>(BoundaryPolicy::kSeparate), choice<&PlanPolicy::gate_up>(BoundaryPolicy::kSeparate),
+        choice<&PlanPolicy::residual>(BoundaryPolicy::kSeparate), choice<&PlanPolicy::layout>(LayoutPolicy::kPadded),
+        choice<&PlanPolicy::reuse>(ReusePolicy::kApart)};
+    // Another numerics class, which nobody names: only where any is allowed.
+    if (std::find(options_.attention.begin(), options_.attention.end(), "any") != options_.attention.end())
+      all.push_back(choice<&PlanPolicy::norm>(NormPolicy::kFolded));
+    return all;
   }
 
   // The alternatives that make another plan.

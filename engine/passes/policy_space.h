@@ -15,7 +15,8 @@ namespace hone::passes {
 
 struct SpaceOptions {
   std::vector<int> threads;            // counts to try besides all of the engine's, CostMachine::threads
-  std::vector<std::string> attention;  // numerics classes besides the default's: only what the caller allowed
+  std::vector<std::string> attention;  // numerics classes besides the default's: only what the caller allowed.
+                                       // "any": norms may be folded, too
   int64_t tokens = 1, position = 0;
   CostMachine machine;
   size_t most = 64;  // candidates; those that the model takes for the slowest are left out

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -29,7 +30,7 @@ class Specialization {
     const std::vector<NodeId> order = g_.order();
     for (const NodeId id : order) {
       if (!g_.is_live(id)) continue;
-      if (g_.node(id).op == OpKind::mul) fold_scale(id);
+      if (g_.node(id).op == OpKind::mul && !scale_weights(id)) fold_scale(id);
       if (g_.is_live(id)) fold_node(id);
     }
     if (small_ > 0)
@@ -56,8 +57,12 @@ class Specialization {
     r_.before(id);
     const std::vector<ValueId> read = n.operands;
     r_.replace(id, r_.constant(*std::move(value)));
-    // Sources go at once, so that two copies of the weights of one layer are the most there ever is.
-    for (const ValueId v : read) {
+    erase_unused(read);
+  }
+
+  // Sources go at once, so that two copies of the weights of one layer are the most there ever is.
+  void erase_unused(const std::vector<ValueId>& sources) {
+    for (const ValueId v : sources) {
       const Node* source = g_.definition(v);
       if (source != nullptr && g_.value(v).uses.empty() && !g_.is_output(v)) g_.erase(source->id);
     }
@@ -72,6 +77,49 @@ class Specialization {
         if (d == nullptr || (d->op != OpKind::constant && d->op != OpKind::iota)) return false;
       }
     return true;
+  }
+
+  // A product that only matmuls read, as their weights.
+  bool makes_weights(const Node& n) const {
+    const ValueId v = n.results[0];
+    if (n.op != OpKind::mul || g_.is_output(v) || g_.value(v).uses.empty()) return false;
+    return std::all_of(g_.value(v).uses.begin(), g_.value(v).uses.end(), [&](const graph::Use& use) {
+      return g_.node(use.node).op == OpKind::matmul && use.operand == 1;
+    });
+  }
+
+  // W * (w along one axis), for matmuls: computed whatever its size, since it is packed once, and without writing out
+  // w.
+  bool scale_weights(NodeId id) {
+    const Node& mul = g_.node(id);
+    if (!makes_weights(mul)) return false;
+    for (const size_t side : {size_t{0}, size_t{1}}) {
+      const Constant* w = g_.constant(mul.operands[side]);
+      const Node* wide = g_.definition(mul.operands[1 - side]);
+      if (w == nullptr || (w->splat && !stand_ins_) || wide == nullptr || wide->op != OpKind::broadcast) continue;
+      const Constant* factors = g_.constant(wide->operands[0]);
+      if (factors == nullptr || factors->type.rank() != 1) continue;
+      r_.note(mul.name, "weights times a factor for each column or row",
+              fmt::format("computed once: {} bytes", w->type.bytes()));
+      const std::vector<ValueId> read = {mul.operands[side], mul.operands[1 - side], wide->operands[0]};
+      Constant product = w->splat ? *w : scaled(*w, *factors, wide->integers("dims")[0] == 1);
+      r_.before(id);
+      r_.replace(id, r_.constant(std::move(product)));
+      erase_unused(read);
+      return true;
+    }
+    return false;
+  }
+
+  static Constant scaled(const Constant& w, const Constant& factors, bool by_column) {
+    const int64_t rows = w.type.dims[0].value(), columns = w.type.dims[1].value(), count = factors.type.elements();
+    std::vector<float> product(static_cast<size_t>(rows * columns));
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        product[static_cast<size_t>(i * columns + j)] = w.f32_at(i * columns + j) * factors.f32_at(count == 1  ? 0
+                                                                                                   : by_column ? j
+                                                                                                               : i);
+    return Constant::f32(w.type, product);
   }
 
   // mul(matmul(x, W), 2^i) -> matmul(x, 2^i W)

@@ -121,12 +121,18 @@ Result<Setup> prepare(const TuneGraphArgs& args, const TuneCommonArgs& common) {
 
 // ---- one number of tokens ----
 
+// Classes of attention, and of matmuls that have a norm folded into them.
+std::string numerics_of(const PlanPolicy& policy) {
+  const std::string attention = policy.attention.empty() ? std::string(plan::kPlanNumerics) : policy.attention;
+  return policy.norm == passes::NormPolicy::kFolded ? attention + ", norm folded" : attention;
+}
+
 db::Candidate name_of(const PlanPolicy& policy, int engine_threads) {
   return {.program = passes::to_string(policy),
           .codegen = std::string(plan::kPlanCodegen),
           .codegen_version = std::string(plan::kPlanVersion),
           .threads = policy.threads > 0 ? policy.threads : engine_threads,
-          .numerics = policy.attention.empty() ? std::string(plan::kPlanNumerics) : policy.attention};
+          .numerics = numerics_of(policy)};
 }
 
 class Contestants {

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "engine/executable/stored_policy.h"
 #include "engine/passes/pass.h"
 #include "engine/runtime/trace.h"
 #include "tests/engine/executable/decoder_graphs.h"
@@ -102,6 +103,38 @@ TEST(ExecutablePlan, NoPolicyChangesBits) {
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     expect_equal_in_cuts(graph, *plan, x, {7, 1, 8, 1, 2});
   }
+}
+
+// Folded norms are another class. What the plan has to equal is the graph that the policy makes of this one.
+TEST(ExecutablePlan, FoldedNormsEqualTheRewrittenGraph) {
+  const Graph graph = decoder_layer({});
+  const Tensor x = random_rows(19, 64, 13);
+  const std::string folded = "norm=folded";
+  for (const std::string other :
+       {"", " qkv=separate gate_up=separate residual=separate", " layout=padded reuse=apart"}) {
+    SCOPED_TRACE(folded + other);
+    const passes::PlanPolicy policy = passes::parse_policy(folded + other).value();
+    passes::Compilation c;
+    c.graph = graph;
+    c.policy = policy;
+    ASSERT_TRUE(passes::run_passes(c, {.last = "specialize_constants"}).ok());
+    EXPECT_NE(eager(c.graph, x), eager(graph, x)) << "nothing was folded";
+    Result<ExecutablePlan> plan = compiled(graph, {.use_database = false}, policy);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    for (const auto& cuts : kCuts) expect_equal_in_cuts(c.graph, *plan, x, cuts);
+    const auto report = plan->report(1, 0);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    int folded_steps = 0;
+    for (const StepReport& step : *report) folded_steps += step.numerics == "ordered, norm folded";
+    EXPECT_EQ(folded_steps, other.starts_with(" qkv") ? 5 : 2);
+  }
+}
+
+TEST(ExecutablePlan, AStoredPolicyThatFoldsNormsNeedsAnyNumerics) {
+  EXPECT_THAT(usable_policy("norm=folded", "").status().message(), HasSubstr("folds norms into weights"));
+  EXPECT_FALSE(usable_policy("norm=folded attention=online(64)", "online(64)").ok());
+  EXPECT_TRUE(usable_policy("norm=folded", "any").ok());
+  EXPECT_TRUE(usable_policy("norm=separate", "").ok());
 }
 
 TEST(ExecutablePlan, NoScheduleChangesBits) {

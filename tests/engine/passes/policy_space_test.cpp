@@ -103,6 +103,24 @@ TEST(PolicySpace, HasWhatMakesAnotherPlanAndNothingElse) {
                              [](const auto& a, const auto& b) { return a.ns < b.ns; }));
 }
 
+// Folded norms are a numerics class of their own.
+TEST(PolicySpace, NormsAreFoldedOnlyWhereAnyClassIsAllowed) {
+  const graph::Graph g = parsed(R"(graph @normed {
+  symbol s in 1..64
+  input %x : f32[s, 128]
+  %w_norm = constant "w_norm" : f32[128]
+  %w = constant "w" : f32[96, 128]
+  %h = rms_norm(%x, %w_norm) {eps = 1e-05} : f32[s, 128]
+  %y = matmul(%h, %w) {layout = "nt"} : f32[s, 96]
+  output %y
+})");
+  const Result<PolicySpace> any = policy_space(g, {.attention = {"any"}, .tokens = 4});
+  const Result<PolicySpace> one = policy_space(g, {.attention = {"online(64)"}, .tokens = 4});
+  ASSERT_TRUE(any.ok() && one.ok());
+  EXPECT_THAT(texts(*any), Contains("norm=folded"));
+  EXPECT_THAT(texts(*one), Each(Not(HasSubstr("norm"))));
+}
+
 TEST(PolicySpace, TheModelSaysWhoIsLeftOut) {
   const SpaceOptions all{.tokens = 4}, few{.tokens = 4, .most = 2};
   const Result<PolicySpace> space = policy_space(parsed(kMlp), all), cut = policy_space(parsed(kMlp), few);

@@ -18,13 +18,14 @@ TEST(PassesPolicy, EveryFieldIsInTheText) {
   p.keys = KeyPolicy::kBlocked;
   p.layout = LayoutPolicy::kPadded;
   p.qkv = p.residual = BoundaryPolicy::kSeparate;
+  p.norm = NormPolicy::kFolded;
   p.reuse = ReusePolicy::kApart;
   p.experts = ExpertsPolicy::kPerExpert;
   p.threads = 3;
   const std::string text = to_string(p);
   EXPECT_EQ(text,
-            "attention=any keys=blocked layout=padded qkv=separate residual=separate reuse=apart experts=per_expert "
-            "threads=3");
+            "attention=any keys=blocked layout=padded qkv=separate residual=separate norm=folded reuse=apart "
+            "experts=per_expert threads=3");
   ASSERT_TRUE(parse_policy(text).ok());
   EXPECT_EQ(*parse_policy(text), p);
 }
@@ -32,8 +33,8 @@ TEST(PassesPolicy, EveryFieldIsInTheText) {
 TEST(PassesPolicy, RefusalsNameTheWordAndTheChoices) {
   EXPECT_EQ(parse_policy("layout=wide").status().message(), "layout=wide is unknown; it is one of dense, padded");
   EXPECT_EQ(parse_policy("shape=dense").status().message(),
-            "'shape' is no plan policy; there are attention, keys, layout, qkv, gate_up, residual, reuse, experts, "
-            "threads");
+            "'shape' is no plan policy; there are attention, keys, layout, qkv, gate_up, residual, norm, reuse, "
+            "experts, threads");
   EXPECT_FALSE(parse_policy("fused").ok());
   for (const char* wrong : {"threads=0", "threads=-1", "threads=3x", "threads=99999999999", "threads=", "attention="})
     EXPECT_FALSE(parse_policy(wrong).ok()) << wrong;
