@@ -51,7 +51,8 @@ TEST_F(EngineCApi, LayoutsAreThoseOfTheSoversion) {
   EXPECT_EQ(offsetof(hone_matmul_spec, max_m), 680u);
   EXPECT_EQ(sizeof(hone_matmul_spec), 688u);
   EXPECT_EQ(offsetof(hone_matmul_call, residual), 48u);
-  EXPECT_EQ(sizeof(hone_matmul_call), 56u);
+  EXPECT_EQ(offsetof(hone_matmul_call, row_scale), 56u);
+  EXPECT_EQ(sizeof(hone_matmul_call), 64u);
   EXPECT_EQ(offsetof(hone_plan_info, rejected_length), 64u);
   EXPECT_EQ(offsetof(hone_plan_info, schedule), 72u);
   EXPECT_EQ(offsetof(hone_plan_info, package), 80u);
