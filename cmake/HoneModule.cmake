@@ -1,7 +1,8 @@
 # How modules, tests and benchmarks of hone are declared: one function each, so that flags live in one place.
 #
 #   hone_module(base SOURCES status.cpp ... DEPS fmt::fmt)      static library hone_base
-#   hone_test(kernels_ir SOURCES text_test.cpp DEPS hone_kernels [LABELS unit])   gtest binary, each test a ctest test
+#   hone_test(kernels_ir SOURCES text_test.cpp DEPS hone_kernels [LABELS unit])   gtest binary, each test a ctest test;
+#                                                              OWN_FLAGS: links nothing of ours but a shared library
 
 include(GNUInstallDirs)
 
@@ -22,31 +23,51 @@ if(HONE_FUZZ)
   target_compile_options(hone_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# Precompiled headers: half of the time of a small source is parsing fmt, the standard library and GoogleTest. One for the
-# position independent code of modules and one for tests, shared by all targets; a target with other flags just parses.
-function(hone_pch_library name header)
+# Precompiled headers (HONE_PCH): a third of the time of a small source is parsing fmt, the standard library, GoogleTest and
+# JSON. One for modules, one for the command line and one for tests, shared by all their targets. A source still includes
+# what it uses: presets without HONE_PCH show it.
+set(hone_pch_headers <fmt/format.h> <algorithm> <array> <atomic> <charconv> <cmath> <cstdint> <cstring> <functional> <map>
+  <memory> <mutex> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>)
+function(hone_pch_library name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;DEPS" ${ARGN})
   add_library(${name} OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")
-  target_link_libraries(${name} PRIVATE hone_flags ${ARGN})
-  target_precompile_headers(${name} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/${header}")
+  target_link_libraries(${name} PRIVATE hone_flags fmt::fmt ${ARG_DEPS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS} ${hone_pch_headers})
 endfunction()
 if(HONE_PCH)
   find_package(fmt REQUIRED)
-  hone_pch_library(hone_pch modules_pch.h fmt::fmt)
-  set_target_properties(hone_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  find_package(nlohmann_json REQUIRED)
+  find_package(CLI11 REQUIRED)
+  hone_pch_library(hone_pch)
+  hone_pch_library(hone_tools_pch HEADERS <CLI/CLI.hpp> <nlohmann/json.hpp> DEPS CLI11::CLI11 nlohmann_json::nlohmann_json)
+  set_target_properties(hone_pch hone_tools_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endif()
 
+# Targets of tools/hone: position independent, as the one precompiled header of theirs is.
+function(hone_tools_target target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  if(HONE_PCH)
+    target_precompile_headers(${target} REUSE_FROM hone_tools_pch)
+  endif()
+endfunction()
+
 function(hone_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TOOLS" "" "SOURCES;DEPS" ${ARGN})
   add_library(hone_${name} STATIC ${ARG_SOURCES})
   set_target_properties(hone_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(hone_${name} PUBLIC hone_flags ${ARG_DEPS})
-  if(HONE_PCH)
+  if(ARG_TOOLS)
+    hone_tools_target(hone_${name})
+  elseif(HONE_PCH)
     target_precompile_headers(hone_${name} REUSE_FROM hone_pch)
   endif()
 endfunction()
 
+# Tests are compiled for the time that they take to compile: they call what is measured, and are not.
+set(hone_test_options $<$<CONFIG:Release>:-O1>)
+
 function(hone_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_FLAGS" "" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -56,14 +77,18 @@ function(hone_test name)
   endif()
   add_executable(${name}_test ${ARG_SOURCES} $<TARGET_OBJECTS:hone_test_environment>)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  if(HONE_PCH)
+  if(HONE_PCH AND NOT ARG_OWN_FLAGS)
     if(NOT TARGET hone_tests_pch)
-      hone_pch_library(hone_tests_pch tests_pch.h fmt::fmt GTest::gmock)
+      hone_pch_library(hone_tests_pch HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>
+        DEPS GTest::gmock nlohmann_json::nlohmann_json)
+      target_compile_options(hone_tests_pch PRIVATE ${hone_test_options})
     endif()
     target_precompile_headers(${name}_test REUSE_FROM hone_tests_pch)
+    target_link_libraries(${name}_test PRIVATE fmt::fmt)  # with its definitions, which the header was made with
     set(in_c ${ARG_SOURCES})
     list(FILTER in_c INCLUDE REGEX "\\.c$")
     set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
+  target_compile_options(${name}_test PRIVATE ${hone_test_options})
   gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
 endfunction()
