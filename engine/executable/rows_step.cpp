@@ -23,8 +23,6 @@ using graph::Shape;
 using graph::ValueId;
 using passes::Dispatch;
 
-// Work of a row program by the measure of op::region_work: 20 multiply-adds for each element moved.
-constexpr double kWorkPerElement = 20;
 // Positions that come as an operand may be any number; a table of rotations has to end somewhere, and a larger position
 // is an error. 64 Ki positions of 64 angles are 32 MiB.
 constexpr int64_t kMaxPosition = int64_t{1} << 16;
@@ -58,7 +56,7 @@ class RowsStep final : public Step {
     double elements = static_cast<double>(program.n == rows::kRuntime ? columns.at(symbols) : program.n);
     for (int i = 0; i < program.outer; ++i)
       elements *= static_cast<double>(extents[static_cast<size_t>(i)].at(symbols));
-    const double work = kWorkPerElement * elements * static_cast<double>(operands.size());
+    const double work = op::kWorkPerElement * elements * static_cast<double>(operands.size());
     return schedule != nullptr && op::region_pays(work, min_work) ? schedule : nullptr;
   }
 

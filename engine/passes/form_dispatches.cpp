@@ -23,38 +23,6 @@ bool is_view(OpKind op) {
   return op == OpKind::reshape || op == OpKind::transpose || op == OpKind::slice || op == OpKind::broadcast;
 }
 
-bool is_elementwise(OpKind op) {
-  switch (op) {
-    case OpKind::convert:
-    case OpKind::neg:
-    case OpKind::abs:
-    case OpKind::exp:
-    case OpKind::log:
-    case OpKind::tanh:
-    case OpKind::erf:
-    case OpKind::logistic:
-    case OpKind::sqrt:
-    case OpKind::rsqrt:
-    case OpKind::logical_not:
-    case OpKind::add:
-    case OpKind::sub:
-    case OpKind::mul:
-    case OpKind::div:
-    case OpKind::max:
-    case OpKind::min:
-    case OpKind::logical_and:
-    case OpKind::logical_or:
-    case OpKind::compare:
-    case OpKind::select:
-    case OpKind::silu:
-    case OpKind::gelu:
-    case OpKind::swiglu:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Sums over a row, so that it is walked more than once.
 bool walks_twice(OpKind op) {
   return op == OpKind::reduce || op == OpKind::softmax || op == OpKind::rms_norm || op == OpKind::rms_scale ||
@@ -409,6 +377,38 @@ std::string_view dispatch_kind_name(DispatchKind kind) {
       return "view";
   }
   return "?";
+}
+
+bool is_elementwise(OpKind op) {
+  switch (op) {
+    case OpKind::convert:
+    case OpKind::neg:
+    case OpKind::abs:
+    case OpKind::exp:
+    case OpKind::log:
+    case OpKind::tanh:
+    case OpKind::erf:
+    case OpKind::logistic:
+    case OpKind::sqrt:
+    case OpKind::rsqrt:
+    case OpKind::logical_not:
+    case OpKind::add:
+    case OpKind::sub:
+    case OpKind::mul:
+    case OpKind::div:
+    case OpKind::max:
+    case OpKind::min:
+    case OpKind::logical_and:
+    case OpKind::logical_or:
+    case OpKind::compare:
+    case OpKind::select:
+    case OpKind::silu:
+    case OpKind::gelu:
+    case OpKind::swiglu:
+      return true;
+    default:
+      return false;
+  }
 }
 
 RowClass row_class(const Shape& domain, const Shape& dims) {

@@ -28,6 +28,8 @@ Status form_dispatches(Compilation& compilation);
 //   row    one for each row: [outer..] or [outer.., 1]
 enum class RowClass : uint8_t { kFull, kRow, kNeither };
 RowClass row_class(const graph::Shape& domain, const graph::Shape& dims);
+// Whether a row program computes the op element by element.
+bool is_elementwise(graph::OpKind op);
 // The domain of a node that works on rows; nothing for others, and for sums along another axis than the last.
 std::optional<graph::Shape> row_domain(const graph::Graph& graph, const graph::Node& node);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/passes/form_dispatches.h"
 #include "engine/passes/rewrite_internal.h"
 
 namespace hone::passes {
@@ -83,11 +84,6 @@ class Planner {
         return is_elementwise(n->op) ? "" : fmt::format("{} writes dense rows", op_info(n->op).name);
     }
   }
-  static bool is_elementwise(OpKind op) {
-    return (op > OpKind::iota && op < OpKind::broadcast) || op == OpKind::silu || op == OpKind::gelu ||
-           op == OpKind::swiglu;
-  }
-
   // Every reader takes rows at a distance.
   std::string why_not_read(ValueId v) const {
     for (const graph::Use& use : g_.value(v).uses) {

@@ -6,6 +6,7 @@
 
 #include "engine/base/isa.h"
 #include "tests/tools/needs_code.h"
+#include "tests/tools/refused.h"
 
 namespace hone::cli_test {
 namespace {
@@ -14,7 +15,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -50,13 +50,7 @@ class HoneCompile : public NeedsCode {
   void refused(const std::vector<std::string>& args, int code, const std::string& what,
                const Setting& setting = {}) const {
     SCOPED_TRACE(testing::PrintToString(args));
-    const Outcome o = hone(args, setting);
-    EXPECT_EQ(o.code, code) << o.err;
-    EXPECT_THAT(o.out, IsEmpty());
-    const std::vector<std::string> lines = lines_of(o.err);
-    ASSERT_GE(lines.size(), 2u) << o.err;
-    EXPECT_THAT(lines[lines.size() - 2], AllOf(StartsWith("hone: error: "), HasSubstr(what)));
-    EXPECT_THAT(lines.back(), StartsWith("hone: repeat: "));
+    expect_refused(hone(args, setting), code, what);
   }
 };
 

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "tests/db/db_testing.h"
+#include "tests/tools/refused.h"
 #include "tests/tools/run_hone.h"
 #include "tests/tools/scratch.h"
 
@@ -26,7 +27,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -49,13 +49,7 @@ class HoneDb : public Scratch {
   void refused(const std::vector<std::string>& args, int code, const std::string& what,
                const Setting& setting = {}) const {
     SCOPED_TRACE(testing::PrintToString(args));
-    const Outcome o = hone(args, setting);
-    EXPECT_EQ(o.code, code) << o.err;
-    EXPECT_THAT(o.out, IsEmpty());
-    const std::vector<std::string> lines = lines_of(o.err);
-    ASSERT_GE(lines.size(), 2u) << o.err;
-    EXPECT_THAT(lines[lines.size() - 2], AllOf(StartsWith("hone: error: "), HasSubstr(what)));
-    EXPECT_THAT(lines.back(), StartsWith("hone: repeat: "));
+    expect_refused(hone(args, setting), code, what);
   }
   // False: there is no code for this CPU, and the test cannot be.
   bool tune(const std::vector<std::string>& problems, const Setting& setting = {}) const {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/needs_code.h"
+#include "tests/tools/refused.h"
 #include "tools/hone/npy.h"
 
 namespace hone::cli_test {
@@ -21,9 +22,7 @@ using cli::NpyArray;
 using Json = nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
-using testing::StartsWith;
 
 constexpr char kMatmul[] = "matmul:f32:m=5,n=33,k=20,b=packed,lda=24,ldc=40:+bias+residual";
 constexpr char kAttention[] = "attention:f32:b=2,hq=4,hkv=2,q=3,kv=10,d=8,page=4:causal:boolmask:lse";
@@ -53,12 +52,7 @@ class HoneExec : public Scratch {
   }
   void refused(const std::vector<std::string>& args, int code, const std::string& what) const {
     SCOPED_TRACE(testing::PrintToString(args));
-    const Outcome o = hone(args);
-    EXPECT_EQ(o.code, code) << o.err;
-    EXPECT_THAT(o.out, IsEmpty());
-    const std::vector<std::string> lines = lines_of(o.err);
-    ASSERT_GE(lines.size(), 2u) << o.err;
-    EXPECT_THAT(lines[lines.size() - 2], AllOf(StartsWith("hone: error: "), HasSubstr(what)));
+    expect_refused(hone(args), code, what);
   }
 
   // Small numbers that differ from element to element.

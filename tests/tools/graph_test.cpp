@@ -7,6 +7,7 @@
 
 #include "tests/engine/executable/decoder_graphs.h"
 #include "tests/tools/needs_code.h"
+#include "tests/tools/refused.h"
 #include "tools/hone/graph_file.h"
 #include "tools/hone/npy.h"
 
@@ -17,7 +18,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -38,12 +38,7 @@ class HoneGraph : public NeedsCode {
   }
   void refused(const std::vector<std::string>& args, int code, const std::string& what) const {
     SCOPED_TRACE(testing::PrintToString(args));
-    const Outcome o = hone(args);
-    EXPECT_EQ(o.code, code) << o.err;
-    EXPECT_THAT(o.out, IsEmpty());
-    const std::vector<std::string> lines = lines_of(o.err);
-    ASSERT_GE(lines.size(), 2u) << o.err;
-    EXPECT_THAT(lines[lines.size() - 2], AllOf(StartsWith("hone: error: "), HasSubstr(what)));
+    expect_refused(hone(args), code, what);
   }
   std::string bytes_of(const std::string& name) const {
     std::ifstream in(file(name), std::ios::binary);

@@ -27,7 +27,8 @@ struct Work {
   passes::Compilation kept;  // as a package keeps it
   std::vector<passes::PassTime> times;
   executable::PlanOptions options;
-  std::string policy_reason;  // "asked for", or that of the database
+  std::optional<Engine> engine;  // where the policy was looked up
+  std::string policy_reason;     // "asked for", or that of the database
 };
 
 Status check_pass(const std::string& name) {
@@ -63,9 +64,9 @@ Status choose_policy(const CompileArgs& args, Work& work) {
     work.policy_reason = "asked for";
     return {};
   }
-  HONE_ASSIGN_OR_RETURN(const Engine engine, Engine::create({.database = args.db, .threads = args.threads}));
+  HONE_ASSIGN_OR_RETURN(work.engine, Engine::create({.database = args.db, .threads = args.threads}));
   const executable::StoredPolicy stored =
-      executable::stored_policy(engine, work.file.graph, {.tokens = work.options.expected_tokens.front()});
+      executable::stored_policy(*work.engine, work.file.graph, {.tokens = work.options.expected_tokens.front()});
   work.compilation.policy = stored.policy;
   work.policy_reason = plan::policy_reason_name(stored.from.reason);
   return {};
@@ -187,10 +188,12 @@ Result<Report> report_of(const executable::ExecutablePlan& plan, const Work& wor
 }
 
 // Compiled for this machine, by its code generators.
-Result<Report> compile_here(const CompileArgs& args, const Work& work) {
-  HONE_ASSIGN_OR_RETURN(const Engine engine, Engine::create({.database = args.db, .threads = args.threads}));
+Result<Report> compile_here(const CompileArgs& args, Work& work) {
+  if (!work.engine) {
+    HONE_ASSIGN_OR_RETURN(work.engine, Engine::create({.database = args.db, .threads = args.threads}));
+  }
   HONE_ASSIGN_OR_RETURN(const executable::ExecutablePlan plan,
-                        executable::ExecutablePlan::create(engine, work.compilation, work.options));
+                        executable::ExecutablePlan::create(*work.engine, work.compilation, work.options));
   return report_of(plan, work);
 }
 
