@@ -96,6 +96,12 @@ int32_t Constant::s32_at(int64_t i) const {
   return v;
 }
 
+uint16_t Constant::bits16_at(int64_t i) const {
+  uint16_t v = 0;
+  std::memcpy(&v, data.data() + (splat ? 0 : i * 2), sizeof v);
+  return v;
+}
+
 // ---- attributes ----
 
 int64_t Node::integer(std::string_view key, int64_t otherwise) const {

@@ -65,6 +65,7 @@ struct Constant {
   // Element i, in row-major order, of an f32 constant.
   float f32_at(int64_t i) const;
   int32_t s32_at(int64_t i) const;
+  uint16_t bits16_at(int64_t i) const;  // of a bf16 or f16 constant
 };
 
 using Attribute = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, Dim>;

@@ -182,6 +182,9 @@ Status convert(const Call& c) {
     case DType::kU8:
       convert_from<uint8_t>(c);
       break;
+    case DType::kBf16:
+    case DType::kF16:
+      break;  // no operand of it (infer.h)
   }
   return {};
 }

@@ -68,6 +68,9 @@ std::string spell(const Constant& c, int64_t i) {
       return std::to_string(c.s32_at(i));
     case DType::kU8:
       return std::to_string(static_cast<int>(c.data[c.splat ? 0 : static_cast<size_t>(i)]));
+    case DType::kBf16:
+    case DType::kF16:
+      return fmt::format("{:#06x}", c.bits16_at(i));
   }
   return {};
 }
@@ -97,6 +100,14 @@ Status read_element(DType dtype, std::string_view word, std::vector<std::byte>* 
       if (word != "0" && word != "1") return wrong(word, "truth value: 0 or 1");
       to->push_back(std::byte{word == "1"});
       return {};
+    case DType::kBf16:
+    case DType::kF16: {
+      uint16_t bits = 0;
+      if (word.size() != 6 || !word.starts_with("0x") || !read_whole(word.substr(2), &bits, 16))
+        return wrong(word, "16-bit float in hexadecimal: 0x and 4 digits");
+      append(bits, to);
+      return {};
+    }
   }
   return {};
 }

@@ -1,0 +1,48 @@
+// What a tokenizer is made of, as files have it: tokens, scores or merges, and the special ones among them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace hone::model {
+
+enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };  // GGUF's 1 .. 6
+
+struct Token {
+  // As text: of a SentencePiece vocabulary with U+2581 for a space and "<0x0A>" for a byte, of a byte-level one in
+  // GPT-2's printable alphabet.
+  std::string text;
+  float score = 0;  // SentencePiece: the higher is merged first
+  TokenKind kind = TokenKind::kNormal;
+};
+
+enum class TokenizerKind : uint8_t {
+  kSentencePiece,  // BPE by scores, byte fallback (Llama 2, TinyLlama, Mistral)
+  kMergedPieces,   // the same pieces, by a list of merges (tokenizer.json of those models)
+  kByteLevel,      // BPE by a list of merges over bytes (GPT-2, Llama 3, Qwen)
+};
+
+struct Vocabulary {
+  TokenizerKind kind = TokenizerKind::kSentencePiece;
+  std::vector<Token> tokens;        // by id
+  std::vector<std::string> merges;  // "a b", first is merged first
+  // kByteLevel: how text is cut before merging. A name ("gpt-2", "llama-bpe", "qwen2", "smollm", "default"...) or,
+  // where it is empty, a regular expression.
+  std::string pre_tokenizer;
+  std::string pattern;
+  // kByteLevel: a piece that is a token as a whole is not split by merges (Llama 3's ignore_merges).
+  bool whole_words_first = false;
+  int32_t bos = -1, eos = -1, unknown = -1;
+  std::vector<int32_t> end_of_generation;  // eos, and others that end a turn (<|im_end|>, <|eot_id|>)
+  bool add_bos = false, add_eos = false;
+  bool add_space_prefix = false;  // SentencePiece: text starts with a space of its own
+};
+
+// One line naming token or field: ids in range, no two tokens with one text (but unused ones), merges of tokens that
+// exist, 2^24 tokens at most, each at most 64 KiB.
+Status validate(const Vocabulary& vocabulary);
+
+}  // namespace hone::model
