@@ -43,9 +43,10 @@ if(HONE_PCH)
   set_target_properties(hone_pch hone_tools_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endif()
 
-# Targets of tools/hone: position independent, as the one precompiled header of theirs is.
+# Targets of tools/hone: -fPIC, as the one precompiled header of theirs is. CMake's property would say -fPIE for programs, and
+# the compiler then parses every header again.
 function(hone_tools_target target)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -fPIC)
   if(HONE_PCH)
     target_precompile_headers(${target} REUSE_FROM hone_tools_pch)
   endif()
