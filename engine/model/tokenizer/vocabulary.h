@@ -30,19 +30,21 @@ struct Vocabulary {
   std::vector<Token> tokens;        // by id
   std::vector<std::string> merges;  // "a b", first is merged first
   // kByteLevel: how text is cut before merging. A name ("gpt-2", "llama-bpe", "qwen2", "smollm", "default"...) or,
-  // where it is empty, a regular expression.
+  // where it is empty, regular expressions: each cuts what the one before it left into its matches and what lies between.
   std::string pre_tokenizer;
-  std::string pattern;
+  std::vector<std::string> patterns;
   // kByteLevel: a piece that is a token as a whole is not split by merges (Llama 3's ignore_merges).
   bool whole_words_first = false;
   int32_t bos = -1, eos = -1, unknown = -1;
   std::vector<int32_t> end_of_generation;  // eos, and others that end a turn (<|im_end|>, <|eot_id|>)
   bool add_bos = false, add_eos = false;
-  bool add_space_prefix = false;  // SentencePiece: text starts with a space of its own
+  bool add_space_prefix = false;   // SentencePiece: text starts with a space of its own, also after a special token,
+  bool space_prefix_once = false;  // or only where the text itself begins
 };
 
-// One line naming token or field: ids in range, no two tokens with one text (but unused ones), merges of tokens that
-// exist, 2^24 tokens at most, each at most 64 KiB.
+// One line naming token or field: ids in range, no two tokens with one text (but unused and empty ones), finite scores,
+// merges of tokens that exist and give a token that exists, 2^24 tokens and merges at most, each token at most 64 KiB,
+// and at most 512 bytes where it is split off text (control, user-defined). Tokenizer::create() checks all of this too.
 Status validate(const Vocabulary& vocabulary);
 
 }  // namespace hone::model
