@@ -1,0 +1,101 @@
+// open_model and open_vocabulary: which format a file has, by its first bytes, and what lies beside it.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "engine/model/files/assemble_internal.h"
+#include "engine/model/files/byte_reader_internal.h"
+#include "engine/model/files/formats_internal.h"
+#include "engine/model/files/identity_internal.h"
+#include "engine/model/files/mapped_file.h"
+#include "engine/model/files/model_file.h"
+
+namespace hone::model {
+namespace {
+
+namespace fs = std::filesystem;
+using Files = std::vector<std::shared_ptr<const MappedFile>>;
+
+Status in_file(const std::string& path, const Status& status) {
+  return {status.code(), fmt::format("{}: {}", path, status.message())};
+}
+
+enum class Format { kGguf, kLlama2c, kUnknown };
+
+Format format_of(std::span<const std::byte> bytes) {
+  if (bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0) return Format::kGguf;
+  if (looks_like_llama2c(bytes)) return Format::kLlama2c;
+  return Format::kUnknown;
+}
+
+// What is in the file itself, with names of files in no message.
+Result<Vocabulary> vocabulary_of(std::span<const std::byte> bytes, std::optional<int64_t> tokens) {
+  if (format_of(bytes) != Format::kGguf) return vocabulary_of_llama2c(bytes, tokens);
+  HONE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::parse(bytes));
+  HONE_ASSIGN_OR_RETURN(std::optional<Vocabulary> vocabulary, vocabulary_of_gguf(file));
+  if (!vocabulary) return not_found("the file has no tokenizer");
+  return std::move(*vocabulary);
+}
+
+Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_t> tokens, Files* files) {
+  Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
+  if (!file.ok()) return in_file(path, file.status());
+  Result<Vocabulary> vocabulary = vocabulary_of((*file)->bytes(), tokens);
+  if (!vocabulary.ok()) return in_file(path, vocabulary.status());
+  if (files != nullptr) files->push_back(*file);
+  return vocabulary;
+}
+
+// A tokenizer for another number of tokens beside a model of llama2.c is another model's.
+void find_llama2c_tokenizer(const std::string& path, ModelFile& model, Files& files) {
+  const fs::path folder = fs::path(path).parent_path();
+  for (const std::string& name : {fmt::format("tok{}.bin", model.config.vocabulary), std::string("tokenizer.bin")}) {
+    Result<Vocabulary> found = read_vocabulary((folder / name).string(), model.config.vocabulary, &files);
+    if (!found.ok()) continue;
+    model.vocabulary = *std::move(found);
+    return;
+  }
+}
+
+// Ids beyond the table of embeddings would be refused when they are used, one by one: better said at once.
+Status check_vocabulary(const ModelFile& model) {
+  if (!model.vocabulary) return {};
+  const auto tokens = static_cast<int64_t>(model.vocabulary->tokens.size());
+  if (tokens <= model.config.vocabulary) return {};
+  return invalid_argument(fmt::format("the tokenizer has {} tokens, the model {}", tokens, model.config.vocabulary));
+}
+
+Result<ModelFile> open_file(const std::string& path, const OpenOptions& options) {
+  HONE_ASSIGN_OR_RETURN(const auto mapped, MappedFile::open(path));
+  const std::span<const std::byte> bytes = mapped->bytes();
+  const Format format = format_of(bytes);
+  if (format == Format::kUnknown)
+    return unsupported("not a model file that is known here: neither GGUF nor safetensors nor llama2.c");
+  const bool own = options.tokenizer.empty();
+  HONE_ASSIGN_OR_RETURN(ModelFile model, format == Format::kGguf ? model_of_gguf(bytes, own) : model_of_llama2c(bytes));
+  Files files = {mapped};
+  if (format == Format::kLlama2c && own) find_llama2c_tokenizer(path, model, files);
+  model.weight_bytes = bytes_of(model.weights);
+  model.identity = identity_of(model.format, {mapped});
+  model.memory = std::make_shared<const Files>(std::move(files));
+  return model;
+}
+
+}  // namespace
+
+Result<ModelFile> open_model(const std::string& path, const OpenOptions& options) {
+  Result<ModelFile> model = open_file(path, options);
+  if (!model.ok()) return in_file(path, model.status());
+  model->path = path;
+  if (!options.tokenizer.empty()) {
+    HONE_ASSIGN_OR_RETURN(model->vocabulary, read_vocabulary(options.tokenizer, std::nullopt, nullptr));
+  }
+  if (Status s = check_vocabulary(*model); !s.ok())
+    return in_file(options.tokenizer.empty() ? path : options.tokenizer, s);
+  return model;
+}
+
+Result<Vocabulary> open_vocabulary(const std::string& path) { return read_vocabulary(path, std::nullopt, nullptr); }
+
+}  // namespace hone::model

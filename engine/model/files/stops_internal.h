@@ -1,0 +1,15 @@
+// Which tokens end a generation. Files name one, eos, and chat models end a turn with another: every engine knows those
+// by their texts.
+#pragma once
+
+#include <initializer_list>
+
+#include "engine/model/tokenizer/vocabulary.h"
+
+namespace hone::model {
+
+// Fills v.end_of_generation: `named` (-1: none) first, then tokens that are known by text. What ends a generation is a
+// control token, whatever the file calls it: it is never shown.
+void add_stops(Vocabulary& v, std::initializer_list<int32_t> named);
+
+}  // namespace hone::model
