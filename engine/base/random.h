@@ -1,5 +1,6 @@
 // Random choices that are the same for equal seeds, whatever standard library there is: the distributions of <random>
-// are not. For test programs and their data; nothing here is for statistics or secrets.
+// are not. For test programs and their data, and for drawing tokens (its 64 bits, not its small ranges); nothing here
+// is for statistics or secrets.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct RowOperand {
   std::vector<graph::Dim> strides;  // per outer dimension
   graph::Dim column_stride = 1;     // rows::Columns::kStrided
   graph::ValueId table = -1;        // gathered: the indices
-  int64_t rows = 0;                 // gathered: how many there are
+  graph::Dim rows;                  // gathered: how many there are
 };
 
 struct RowWork {

@@ -35,7 +35,7 @@ class RowsStep final : public Step {
     Size column_stride;
     bool gathered = false;
     Place table;
-    int64_t rows = 0;
+    Size rows;
   };
 
   Status run(const Call& call) const override {
@@ -80,7 +80,7 @@ class RowsStep final : public Step {
     t.column_stride = o.column_stride.at(call.symbols);
     if (!o.gathered) return {};
     t.table = call.at<const int32_t>(o.table);
-    t.rows = o.rows;
+    t.rows = o.rows.at(call.symbols);
     const int64_t count = args.extents[static_cast<size_t>(program.operands[i].gather)];
     if (Status s = rows::check_table(t.table, count, t.rows); !s.ok()) return {s.code(), name + ": " + s.message()};
     return {};
@@ -163,8 +163,8 @@ Status prepare_rope(Preparation& p, const Dispatch& d, const Node& n, Steps& ste
 Status prepare_gather(Preparation& p, const Dispatch& d, const Node& n, Steps& steps) {
   const Shape& table = p.type(n.operands[0]).dims;
   const Shape& indices = p.type(n.operands[1]).dims;
-  if (table.size() < 2 || !table[0].is_static() || !table.back().is_static())
-    return unsupported(fmt::format("gather {}: it gathers rows of tables whose sizes are static", n.name));
+  if (table.size() < 2 || !table.back().is_static())
+    return unsupported(fmt::format("gather {}: it gathers rows of a length that is static", n.name));
   const passes::Placement& from = p.placement(n.operands[0]);
   const passes::Placement& to = p.placement(n.results[0]);
   RowWork work;
@@ -180,7 +180,7 @@ Status prepare_gather(Preparation& p, const Dispatch& d, const Node& n, Steps& s
   work.extents.push_back(count);
   RowOperand in{.value = n.operands[0], .buffer = from.buffer, .offset = Dim(0), .strides = {from.strides[0]}};
   in.table = n.operands[1];
-  in.rows = table[0].value();
+  in.rows = table[0];
   RowOperand result{.value = n.results[0], .buffer = to.buffer, .offset = Dim(0), .strides = {}};
   result.strides.push_back(indices.empty() ? Dim(0) : to.strides[indices.size() - 1]);
   for (size_t i = 1; i + 1 < table.size(); ++i) {
@@ -321,7 +321,7 @@ Result<std::unique_ptr<Step>> make_rows_step(Preparation& p, RowWork work, const
     HONE_ASSIGN_OR_RETURN(operand.column_stride, p.size(o.column_stride));
     if (o.table >= 0) {
       operand.gathered = true;
-      operand.rows = o.rows;
+      HONE_ASSIGN_OR_RETURN(operand.rows, p.size(o.rows));
       HONE_ASSIGN_OR_RETURN(operand.table, p.place(o.table));
     }
     step->operands.push_back(operand);

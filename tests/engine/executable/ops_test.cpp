@@ -207,6 +207,15 @@ TEST_F(ExecutableOps, EmbeddingsAndIota) {
   expect_equal();
 }
 
+// Rows of a value of this call: how many there are is known in the call only.
+TEST_F(ExecutableOps, ChosenRowsOfWhatIsComputed) {
+  const ValueId x = input("x", {s, 24}), y = input("y", {s, 24});
+  const ValueId chosen = input("chosen", {3}, DType::kS32);
+  inputs[2] = Tensor::s32({3}, std::vector<int32_t>{4, 0, 4});
+  b.output(b.gather(b.add(OpKind::add, {x, y}), chosen));
+  expect_equal();
+}
+
 TEST_F(ExecutableOps, TopKAndRope) {
   const ValueId x = input("x", {s, 33});
   const auto [values, indices] = b.top_k(x, 4);

@@ -1,0 +1,200 @@
+// From a file to a plan that runs: description, graph, passes, weights and code, each timed.
+#include "engine/model/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "engine/model/decoder_graph.h"
+#include "engine/model/files/model_file.h"
+#include "engine/model/model_internal.h"
+#include "engine/model/tokenizer/chat.h"
+#include "engine/passes/pass.h"
+
+namespace hone {
+
+using model::ModelFile;
+using model::Tokenizer;
+
+namespace {
+
+// Keys and values of more tokens than this would be an error of a unit and no wish.
+constexpr int64_t kMaxContext = int64_t{1} << 22;
+constexpr int64_t kDefaultContext = 4096;
+
+class Stopwatch {
+ public:
+  int64_t lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::exchange(since_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
+int64_t elements(const model::Weight& w) {
+  int64_t count = w.present() ? 1 : 0;
+  for (const int64_t n : w.shape) count *= n;
+  return count;
+}
+
+int64_t parameters_of(const model::DecoderWeights& w) {
+  int64_t sum = elements(w.embedding) + elements(w.output_norm) + elements(w.output);
+  for (const model::LayerWeights& l : w.layers)
+    for (const model::Weight* each : {&l.attention_norm, &l.q, &l.k, &l.v, &l.q_bias, &l.k_bias, &l.v_bias, &l.q_norm,
+                                      &l.k_norm, &l.o, &l.ff_norm, &l.gate, &l.up, &l.down})
+      sum += elements(*each);
+  return sum;
+}
+
+Status check(const ModelOptions& options) {
+  if (options.context < 0 || options.context > kMaxContext)
+    return invalid_argument(
+        fmt::format("context {} must be from 1 to {}, or 0 for the model's own", options.context, kMaxContext));
+  if (options.max_batch < 1) return invalid_argument(fmt::format("max_batch {} must be at least 1", options.max_batch));
+  for (const int64_t tokens : options.expected_tokens)
+    if (tokens < 1) return invalid_argument(fmt::format("expected_tokens has {}; each must be at least 1", tokens));
+  return {};
+}
+
+ModelInfo info_of(const ModelFile& file, const ModelOptions& options) {
+  const model::DecoderConfig& c = file.config;
+  ModelInfo info{.path = file.path, .format = file.format, .architecture = c.architecture, .name = c.name};
+  info.weights =
+      dtype_name(file.weights.layers.empty() ? file.weights.embedding.dtype : file.weights.layers[0].q.dtype);
+  info.parameters = parameters_of(file.weights);
+  info.weight_bytes = file.weight_bytes;
+  info.layers = c.layers, info.width = c.width, info.heads = c.heads, info.kv_heads = c.kv_heads;
+  info.head_dim = c.head_dim, info.ff = c.ff, info.vocabulary = c.vocabulary;
+  info.model_context = c.context;
+  info.context = options.context > 0 ? options.context : std::min(std::max<int64_t>(1, c.context), kDefaultContext);
+  info.max_batch = std::min(options.max_batch, info.context);
+  info.sequence_bytes = 2 * c.layers * info.context * c.kv_heads * c.head_dim * int64_t{sizeof(float)};
+  info.tokenizer = file.vocabulary.has_value();
+  info.chat_template = model::recognise_chat_template(file.chat_template);
+  return info;
+}
+
+std::vector<int64_t> expected_tokens(const ModelOptions& options, const ModelInfo& info) {
+  std::vector<int64_t> tokens;
+  for (const int64_t wanted :
+       options.expected_tokens.empty() ? std::vector<int64_t>{1, info.max_batch} : options.expected_tokens)
+    if (wanted <= info.max_batch && std::ranges::find(tokens, wanted) == tokens.end()) tokens.push_back(wanted);
+  return tokens;
+}
+
+// Each problem once, of all expected numbers of tokens.
+Result<ModelInfo::Plans> count_plans(const executable::ExecutablePlan& plan, std::span<const int64_t> tokens) {
+  ModelInfo::Plans plans;
+  std::set<std::string> seen;
+  for (const int64_t count : tokens) {
+    HONE_ASSIGN_OR_RETURN(const std::vector<executable::StepReport> steps, plan.report(count, 0));
+    for (const executable::StepReport& step : steps) {
+      if ((step.kind != "matmul" && step.kind != "attention") || !seen.insert(step.kernel).second) continue;
+      if (step.reason == "exact")
+        ++plans.exact;
+      else if (step.reason == "near_shape")
+        ++plans.near_shape;
+      else if (step.reason == "near_machine")
+        ++plans.near_machine;
+      else if (step.reason == "package")
+        ++plans.package;
+      else
+        ++plans.by_default;
+    }
+  }
+  return plans;
+}
+
+Status no_tokenizer(const ModelInfo& info) {
+  return failed_precondition(
+      fmt::format("{} has no tokenizer; name a file that has one (ModelOptions::tokenizer)", info.path));
+}
+
+}  // namespace
+
+Result<Model> Model::load(const Engine& engine, const std::string& path, const ModelOptions& options) {
+  HONE_RETURN_IF_ERROR(check(options));
+  Stopwatch total, part;
+  HONE_ASSIGN_OR_RETURN(ModelFile file, model::open_model(path, {.tokenizer = options.tokenizer}));
+  ModelInfo info = info_of(file, options);
+  info.times.open_ns = part.lap();
+  std::optional<Tokenizer> tokenizer;
+  if (file.vocabulary) {
+    HONE_ASSIGN_OR_RETURN(tokenizer, Tokenizer::create(*std::move(file.vocabulary)));
+  }
+  info.times.tokenizer_ns = part.lap();
+  passes::Compilation compilation;
+  HONE_ASSIGN_OR_RETURN(compilation.graph,
+                        model::decoder_graph(file, {.context = info.context, .max_batch = info.max_batch}));
+  HONE_RETURN_IF_ERROR(passes::run_passes(compilation).status());
+  info.times.passes_ns = part.lap();
+  executable::PlanOptions plan_options{.expected_tokens = expected_tokens(options, info)};
+  if (plan_options.expected_tokens.empty()) plan_options.expected_tokens = {1};
+  HONE_ASSIGN_OR_RETURN(executable::ExecutablePlan plan,
+                        executable::ExecutablePlan::create(engine, std::move(compilation), plan_options));
+  HONE_ASSIGN_OR_RETURN(info.plans, count_plans(plan, plan_options.expected_tokens));
+  info.packed_bytes = plan.memory().packed_bytes;
+  info.times.prepare_ns = part.lap();
+  info.times.total_ns = total.lap();
+  auto impl = std::make_shared<Impl>(std::move(file.config), std::move(plan));
+  impl->tokenizer = std::move(tokenizer);
+  impl->info = std::move(info);
+  return Model(std::move(impl));
+}
+
+const ModelInfo& Model::info() const { return impl_->info; }
+
+Result<Sequence> Model::sequence() const { return make_sequence(impl_); }
+
+// ---- text ----
+
+Result<std::vector<int32_t>> Model::tokenize(std::string_view text, const TokenizeOptions& options) const {
+  if (!impl_->tokenizer) return no_tokenizer(impl_->info);
+  return impl_->tokenizer->encode(text, {.add_bos = options.add_bos, .parse_special = options.parse_special});
+}
+
+Result<std::vector<int32_t>> Model::tokenize_chat(std::span<const ChatTurn> turns,
+                                                  std::string_view chat_template) const {
+  if (!impl_->tokenizer) return no_tokenizer(impl_->info);
+  if (chat_template.empty()) chat_template = impl_->info.chat_template;
+  if (chat_template.empty())
+    return failed_precondition(fmt::format("{} has no chat template that is known; name one of: {}", impl_->info.path,
+                                           fmt::join(model::chat_template_names(), ", ")));
+  std::vector<model::ChatMessage> messages;
+  for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
+  HONE_ASSIGN_OR_RETURN(const std::vector<model::ChatPiece> pieces,
+                        model::apply_chat_template(chat_template, messages, true));
+  return model::encode_chat(*impl_->tokenizer, pieces);
+}
+
+bool Model::ends_generation(int32_t id) const { return impl_->tokenizer && impl_->tokenizer->ends_generation(id); }
+
+class TextStream::Impl {
+ public:
+  std::optional<model::Detokenizer> detokenizer;
+};
+
+TextStream::TextStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TextStream::TextStream(TextStream&&) noexcept = default;
+TextStream& TextStream::operator=(TextStream&&) noexcept = default;
+TextStream::~TextStream() = default;
+
+std::string TextStream::push(int32_t id) { return impl_->detokenizer ? impl_->detokenizer->push(id) : std::string(); }
+std::string TextStream::finish() { return impl_->detokenizer ? impl_->detokenizer->finish() : std::string(); }
+
+TextStream Model::text_stream(bool special) const {
+  auto stream = std::make_unique<TextStream::Impl>();
+  if (impl_->tokenizer) stream->detokenizer.emplace(*impl_->tokenizer, special);
+  return TextStream(std::move(stream));
+}
+
+// ---- tools ----
+
+const model::DecoderConfig& ModelAccess::config(const Model& model) { return model.impl_->config; }
+const executable::ExecutablePlan& ModelAccess::plan(const Model& model) { return model.impl_->plan; }
+
+}  // namespace hone
