@@ -35,6 +35,9 @@ constexpr int64_t dtype_bytes(DType t) {
   return 0;
 }
 
+// Floats of 16 bits: what weights are stored in, and nothing computes in (half.h widens them).
+constexpr bool is_16bit_float(DType t) { return t == DType::kBf16 || t == DType::kF16; }
+
 std::optional<DType> parse_dtype(std::string_view name);
 
 }  // namespace hone

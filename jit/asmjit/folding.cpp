@@ -206,7 +206,9 @@ bool Folding::fold_constant(const Run& run, int element, const ConstantOperand& 
   for (const Use& use : run.uses) {
     if (use.element != element) continue;
     const std::optional<Form> form = form_with_last(*use.user, c.reg.id());
-    if (!form) return false;
+    // Factor and addend of one fma: the addend is copied from the register first.
+    const bool again = std::any_of(users.begin(), users.end(), [&](const auto& u) { return u.first == use.user; });
+    if (!form || again) return false;
     users.emplace_back(use.user, *form);
   }
   for (const auto& [user, form] : users) take_memory(*user, form, constant(c.bits, c.reg));

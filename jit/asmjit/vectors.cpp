@@ -60,8 +60,10 @@ void VectorEmitter::emit(const ir::Load& op) {
   const Vec dst = def(op.dst);
   const x86::Mem src = integers_.address(op.src);
   const bool scalar = type(op.dst).lanes == 1;
-  if (kernel_.buffers[static_cast<size_t>(op.src.buffer)].dtype == DType::kU8) {
+  if (element(op.src) == DType::kU8) {
     load_bytes(dst, src, scalar);
+  } else if (is_16bit_float(element(op.src))) {
+    scalar ? broadcast_half(dst, src, element(op.src)) : load_halves(dst, src, element(op.src));
   } else if (!op.mask.valid()) {
     scalar ? cc_.vmovss(dst.xmm(), src) : cc_.vmovups(dst, src);
   } else if (!avx512_) {
@@ -83,10 +85,35 @@ void VectorEmitter::load_bytes(const Vec& dst, x86::Mem src, bool scalar) {
   cc_.vmovd(dst.xmm(), wide);
 }
 
+// bf16 are the upper halves of f32. Both are exact for denormals, whatever MXCSR says: integer operations do not look
+// at it, and vcvtph2ps takes no notice of DAZ.
+void VectorEmitter::load_halves(const Vec& dst, const x86::Mem& src, DType dtype) {
+  if (dtype == DType::kF16) {
+    cc_.vcvtph2ps(dst, src);
+    return;
+  }
+  cc_.vpmovzxwd(dst, src);
+  cc_.vpslld(dst, dst, 16);
+}
+
+// A lane of 32 bits then holds the element twice: shifted, once.
+void VectorEmitter::broadcast_half(const Vec& dst, const x86::Mem& src, DType dtype) {
+  if (dtype == DType::kBf16) {
+    cc_.vpbroadcastw(dst, src);
+    cc_.vpslld(dst, dst, 16);
+    return;
+  }
+  const Vec narrow = dst.size() == 64 ? Vec(dst.ymm()) : Vec(dst.xmm());
+  cc_.vpbroadcastw(narrow, src);
+  cc_.vcvtph2ps(dst, narrow);
+}
+
 void VectorEmitter::emit(const ir::Broadcast& op) {
   const Vec dst = def(op.dst);
   const x86::Mem src = integers_.address(op.src);
-  if (type(op.dst).lanes == 1) {
+  if (widens(op.src)) {
+    broadcast_half(dst, src, element(op.src));
+  } else if (type(op.dst).lanes == 1) {
     cc_.vmovss(dst.xmm(), src);
   } else {
     cc_.vbroadcastss(dst, src);
@@ -301,8 +328,7 @@ const asmjit::BaseReg& VectorEmitter::reg(const ir::RegRef& r, Role role) {
 }
 
 bool VectorEmitter::foldable(const ir::Load& op) const {
-  return !op.mask.valid() && type(op.dst).lanes > 1 &&
-         kernel_.buffers[static_cast<size_t>(op.src.buffer)].dtype != DType::kU8;
+  return !op.mask.valid() && type(op.dst).lanes > 1 && !widens(op.src);
 }
 
 void VectorEmitter::record(bool load, bool store) {

@@ -68,7 +68,7 @@ class VectorEmitter {
 
   // May the load that was just emitted be an operand of its user?
   bool foldable(const ir::Load& op) const;
-  bool foldable(const ir::Broadcast& op) const { return avx512_ && type(op.dst).lanes > 1; }
+  bool foldable(const ir::Broadcast& op) const { return avx512_ && type(op.dst).lanes > 1 && !widens(op.src); }
   template <typename Op>
   bool foldable(const Op&) const {
     return false;
@@ -92,6 +92,10 @@ class VectorEmitter {
   Vec memory_mask(const ir::RegRef& mask);                   // AVX2: for vmaskmovps; a scalar's upper lanes are off
   void groups(const ir::Permute& op);
   void load_bytes(const Vec& dst, asmjit::x86::Mem src, bool scalar);
+  DType element(const ir::Access& a) const { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype; }
+  bool widens(const ir::Access& a) const { return dtype_bytes(element(a)) != 4; }
+  void load_halves(const Vec& dst, const asmjit::x86::Mem& src, DType dtype);
+  void broadcast_half(const Vec& dst, const asmjit::x86::Mem& src, DType dtype);
 
   const ir::Kernel& kernel_;
   asmjit::x86::Compiler& cc_;

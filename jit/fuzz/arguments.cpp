@@ -111,6 +111,8 @@ void Arguments::fill(Argument& argument, uint64_t seed, int64_t below) {
   Random random(seed);
   if (argument.dtype == DType::kU8) {
     for (uint8_t& byte : argument.memory.as<uint8_t>()) byte = static_cast<uint8_t>(random.next());
+  } else if (is_16bit_float(argument.dtype)) {
+    for (uint16_t& word : argument.memory.as<uint16_t>()) word = static_cast<uint16_t>(random.next());
   } else if (argument.dtype == DType::kF32) {
     fill_floats(argument.memory.as<uint32_t>(), seed);
   } else {
@@ -145,7 +147,7 @@ std::string Arguments::difference(const Contents& expected) const {
     if (!a.memory.slack_intact()) return fmt::format("buffer {}: a store outside it", a.name);
     const std::span<const uint8_t> bytes = a.memory.as<uint8_t>();
     if (std::ranges::equal(bytes, expected[i])) continue;
-    if (a.dtype == DType::kU8) return fmt::format("buffer {}: was written", a.name);
+    if (dtype_bytes(a.dtype) != 4) return fmt::format("buffer {}: was written", a.name);
     const std::span<const uint32_t> got = a.memory.as<uint32_t>();
     for (size_t w = 0; w < got.size(); ++w) {
       uint32_t want = 0;

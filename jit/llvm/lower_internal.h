@@ -108,6 +108,8 @@ class LlvmLowering {
   void emit(const ir::If& n) { conditional(n); }
   void masked_store(const ir::Store& n, llvm::Value* where, llvm::Value* value);
   llvm::Value* masked_load(const ir::Load& n, llvm::Value* where);
+  DType element(const ir::Access& a) const { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype; }
+  llvm::Value* load_halves(DType dtype, llvm::Value* where, int lanes);
 
   const ir::Kernel& kernel_;
   const IsaInfo& isa_;

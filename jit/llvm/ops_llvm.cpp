@@ -54,7 +54,8 @@ void LlvmLowering::emit(const ir::Const& n) {
 
 void LlvmLowering::emit(const ir::Load& n) {
   llvm::Value* where = address(n.src);
-  if (kernel_.buffers[static_cast<size_t>(n.src.buffer)].dtype == DType::kU8) {
+  if (is_16bit_float(element(n.src))) return set(n.dst, load_halves(element(n.src), where, reg_type(n.dst).lanes));
+  if (element(n.src) == DType::kU8) {
     llvm::Type* bytes = b_.getInt8Ty();
     const int lanes = reg_type(n.dst).lanes;
     if (lanes > 1) bytes = llvm::FixedVectorType::get(bytes, static_cast<unsigned>(lanes));
@@ -63,6 +64,20 @@ void LlvmLowering::emit(const ir::Load& n) {
   }
   set(n.dst,
       n.mask.valid() ? masked_load(n, where) : b_.CreateAlignedLoad(type_of(reg_type(n.dst)), where, llvm::Align(4)));
+}
+
+// As f32. fpext is exact, of denormals too: vcvtph2ps and fcvtl take no notice of the caller's treatment of them.
+llvm::Value* LlvmLowering::load_halves(DType dtype, llvm::Value* where, int lanes) {
+  auto vector = [&](llvm::Type* type) -> llvm::Type* {
+    return lanes == 1 ? type : llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
+  };
+  constexpr uint64_t kBytes = 2, kBits = 16;
+  const bool f16 = dtype == DType::kF16;
+  llvm::Value* halves =
+      b_.CreateAlignedLoad(vector(f16 ? b_.getHalfTy() : b_.getInt16Ty()), where, llvm::Align(kBytes));
+  llvm::Type* f32 = vector(b_.getFloatTy());
+  if (f16) return b_.CreateFPExt(halves, f32);
+  return b_.CreateBitCast(b_.CreateShl(b_.CreateZExt(halves, vector(b_.getInt32Ty())), kBits), f32);
 }
 
 llvm::Value* LlvmLowering::masked_load(const ir::Load& n, llvm::Value* where) {
@@ -89,8 +104,11 @@ llvm::Value* LlvmLowering::masked_load(const ir::Load& n, llvm::Value* where) {
 
 void LlvmLowering::emit(const ir::Broadcast& n) {
   const ir::RegType& t = reg_type(n.dst);
+  llvm::Value* where = address(n.src);
   llvm::Value* v =
-      b_.CreateAlignedLoad(t.dtype == DType::kF32 ? b_.getFloatTy() : b_.getInt32Ty(), address(n.src), llvm::Align(4));
+      is_16bit_float(element(n.src))
+          ? load_halves(element(n.src), where, 1)
+          : b_.CreateAlignedLoad(t.dtype == DType::kF32 ? b_.getFloatTy() : b_.getInt32Ty(), where, llvm::Align(4));
   if (t.lanes > 1) v = b_.CreateVectorSplat(static_cast<unsigned>(t.lanes), v);
   set(n.dst, v);
 }

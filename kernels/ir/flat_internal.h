@@ -16,8 +16,12 @@ namespace hone::ir {
 enum class FlatCode : uint8_t {
   kConst,
   kLoad,
-  kLoadBytes,
+  kLoadU8,
+  kLoadBf16,
+  kLoadF16,
   kBroadcast,
+  kBroadcastBf16,
+  kBroadcastF16,
   kStore,
   kAdd,
   kSub,

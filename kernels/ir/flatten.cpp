@@ -60,6 +60,7 @@ class Flattener {
   int lanes(const RegRef& r) const { return kernel_.registers[static_cast<size_t>(r.reg)].type.lanes; }
   bool is_s32(const RegRef& r) const { return kernel_.registers[static_cast<size_t>(r.reg)].type.dtype == DType::kS32; }
 
+  DType element(const Access& a) const { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype; }
   int32_t address(const Access& access) {
     const Buffer& buffer = kernel_.buffers[static_cast<size_t>(access.buffer)];
     FlatAddress out{.buffer = access.buffer,
@@ -88,8 +89,11 @@ class Flattener {
     emit({.code = FlatCode::kConst, .lanes = lanes(s.dst), .dst = slot(s.dst), .imm = s.bits});
   }
   void statement(const Load& s) {
-    const bool bytes = kernel_.buffers[static_cast<size_t>(s.src.buffer)].dtype == DType::kU8;
-    emit({.code = bytes ? FlatCode::kLoadBytes : FlatCode::kLoad,
+    FlatCode code = FlatCode::kLoad;
+    if (element(s.src) == DType::kU8) code = FlatCode::kLoadU8;
+    if (element(s.src) == DType::kBf16) code = FlatCode::kLoadBf16;
+    if (element(s.src) == DType::kF16) code = FlatCode::kLoadF16;
+    emit({.code = code,
           .masked = s.mask.valid(),
           .lanes = lanes(s.dst),
           .dst = slot(s.dst),
@@ -97,7 +101,10 @@ class Flattener {
           .address = address(s.src)});
   }
   void statement(const Broadcast& s) {
-    emit({.code = FlatCode::kBroadcast, .lanes = lanes(s.dst), .dst = slot(s.dst), .address = address(s.src)});
+    FlatCode code = FlatCode::kBroadcast;
+    if (element(s.src) == DType::kBf16) code = FlatCode::kBroadcastBf16;
+    if (element(s.src) == DType::kF16) code = FlatCode::kBroadcastF16;
+    emit({.code = code, .lanes = lanes(s.dst), .dst = slot(s.dst), .address = address(s.src)});
   }
   void statement(const Store& s) {
     emit({.code = FlatCode::kStore,

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/base/half.h"
 #include "kernels/ir/flat_internal.h"
 
 #if defined(__x86_64__)
@@ -89,6 +90,24 @@ HONE_INLINE void load(const Frame& f, const FlatOp& op) {
   f.reg(op.dst) = out;
 }
 
+template <typename F>
+HONE_INLINE void load_halves(const Frame& f, const FlatOp& op, F widen) {
+  const std::byte* from = f.address(op);
+  Vector out{};
+  for (int i = 0; i < op.lanes; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, from + 2 * i, 2);
+    out.u[i] = as_bits(widen(bits));
+  }
+  f.reg(op.dst) = out;
+}
+template <typename F>
+HONE_INLINE void broadcast_half(const Frame& f, const FlatOp& op, F widen) {
+  uint16_t bits;
+  std::memcpy(&bits, f.address(op), 2);
+  for (uint32_t& lane : f.reg(op.dst).u) lane = as_bits(widen(bits));
+}
+
 HONE_INLINE void store(const Frame& f, const FlatOp& op) {
   std::byte* to = f.address(op);
   const Vector& from = f.reg(op.a);
@@ -131,13 +150,25 @@ HONE_INLINE void execute(const Frame& f) {
       case FlatCode::kLoad:
         load(f, *op);
         break;
-      case FlatCode::kLoadBytes: {
+      case FlatCode::kLoadU8: {
         const std::byte* from = f.address(*op);
         Vector out{};
         for (int i = 0; i < op->lanes; ++i) out.u[i] = static_cast<uint32_t>(from[i]);
         f.reg(op->dst) = out;
         break;
       }
+      case FlatCode::kLoadBf16:
+        load_halves(f, *op, bf16_to_f32);
+        break;
+      case FlatCode::kLoadF16:
+        load_halves(f, *op, f16_to_f32);
+        break;
+      case FlatCode::kBroadcastBf16:
+        broadcast_half(f, *op, bf16_to_f32);
+        break;
+      case FlatCode::kBroadcastF16:
+        broadcast_half(f, *op, f16_to_f32);
+        break;
       case FlatCode::kBroadcast: {
         uint32_t u;
         std::memcpy(&u, f.address(*op), 4);

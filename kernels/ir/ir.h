@@ -62,7 +62,9 @@ enum class Scope : uint8_t {
 
 struct Buffer {
   std::string name;
-  DType dtype = DType::kF32;  // f32 or s32; kIn also u8, which is only loaded, without a mask, into s32 registers
+  // f32 or s32. kIn also the narrow ones, which loads without a mask widen (register_dtype): u8, bf16 and f16; single
+  // elements of the latter two may be broadcast as well.
+  DType dtype = DType::kF32;
   Scope scope = Scope::kIn;
   // Extent and stride (in elements) per dimension, outermost first. Each is a constant or exactly one kParam. The last
   // stride is the constant 1.
@@ -74,6 +76,12 @@ struct Buffer {
 
 // Bytes from the first to one past the last element of a workspace buffer.
 int64_t workspace_bytes(const Buffer& buffer);
+
+// Of the registers that elements of a buffer are loaded into.
+constexpr DType register_dtype(DType element) {
+  if (element == DType::kU8) return DType::kS32;
+  return is_16bit_float(element) ? DType::kF32 : element;
+}
 
 struct Access {
   BufferId buffer;
@@ -110,14 +118,15 @@ struct Const {
   uint32_t bits;
 };
 
-// dst = lanes consecutive elements; u8 are extended with zeros. With a mask, inactive lanes are 0 and not accessed.
+// dst = lanes consecutive elements; u8 are extended with zeros, bf16 and f16 become the f32 that they stand for
+// (denormals too, whatever MXCSR says). With a mask, inactive lanes are 0 and not accessed.
 struct Load {
   RegRef dst;
   Access src;
   RegRef mask;  // optional
 };
 
-// dst = one element in every lane.
+// dst = one element in every lane, widened as by a load.
 struct Broadcast {
   RegRef dst;
   Access src;

@@ -126,6 +126,14 @@ void KernelGenerator::declare_buffers() {
                       .extents = {rows_, row},
                       .strides = {ld, 1},
                       .align = 1});
+  // Rows of any stride: elements of two bytes at odd multiples of two.
+  for (const DType dtype : {DType::kBf16, DType::kF16})
+    halves_.push_back(b_.buffer({.name = std::string(dtype_name(dtype)) + "s",
+                                 .dtype = dtype,
+                                 .scope = Scope::kIn,
+                                 .extents = {rows_, row},
+                                 .strides = {ld, 1},
+                                 .align = 2}));
   // n elements for each task; and p rows, which tasks may only read.
   Buffer sweep{.name = "sweep", .scope = Scope::kInOut, .extents = {Affine::var(n_)}, .strides = {1}};
   add_task_dimensions(sweep, kMaxSweep);

@@ -108,7 +108,8 @@ class KernelGenerator {
   BufferId sweep_ = -1, runtime_rows_ = -1;
   std::vector<BufferId> finals_;
   BufferId table_ = -1, bytes_ = -1;
-  Affine most_;  // elements of the table are below it
+  std::vector<BufferId> halves_;  // bf16, f16
+  Affine most_;                   // elements of the table are below it
   std::vector<Affine> task_vars_;
   std::vector<Integer> scope_;
   int64_t copies_ = 1, iterations_ = 1;  // of the statement at hand

@@ -42,11 +42,15 @@ void KernelGenerator::operation() {
 }
 
 void KernelGenerator::memory_operation(const Family& fam) {
-  switch (random_.below(8)) {
+  switch (random_.below(9)) {
     case 0:
     case 1:
     case 2:
       return b_.load(f(fam), access(any_space(DType::kF32, false)), maybe_mask(fam));
+    case 7: {
+      const Access at{random_.element(halves_), {index(rows_), index(columns_)}};
+      return random_.chance(60) ? b_.load(f(fam), at) : b_.broadcast(f(fam), at);
+    }
     case 3:
       return b_.broadcast(f(fam), access(any_space(DType::kF32, false)));
     case 4:

@@ -73,9 +73,8 @@ Status check_buffer(const Kernel& kernel, const Buffer& b) {
   if (b.strides.size() != b.extents.size())
     return bad("has " + std::to_string(b.extents.size()) + " extents but " + std::to_string(b.strides.size()) +
                " strides");
-  if (b.dtype == DType::kU8 ? b.scope != Scope::kIn : dtype_bytes(b.dtype) != 4)
-    return bad(std::string(dtype_name(b.dtype)) +
-               (b.dtype == DType::kU8 ? " is for `in` buffers" : " is not supported"));
+  if (dtype_bytes(b.dtype) != 4 && b.scope != Scope::kIn)
+    return bad(std::string(dtype_name(b.dtype)) + " is for `in` buffers");
   if (b.align <= 0 || !std::has_single_bit(static_cast<uint64_t>(b.align)))
     return bad("alignment " + std::to_string(b.align) + " is not a power of two");
   if (!(b.strides.back() == Affine(1)))
@@ -249,17 +248,24 @@ class Structure {
     }
     return "";
   }
-  bool holds_bytes(const Access& a) const { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype == DType::kU8; }
+  DType element(const Access& a) const { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype; }
+  bool narrow(const Access& a) const { return dtype_bytes(element(a)) != 4; }
   Text only_loaded(const Access& a) const {
-    return "'" + kernel_.buffers[static_cast<size_t>(a.buffer)].name +
-           "' holds u8, which is only loaded without a mask";
+    return "'" + kernel_.buffers[static_cast<size_t>(a.buffer)].name + "' holds " +
+           std::string(dtype_name(element(a))) + ", which is only loaded" +
+           (element(a) == DType::kU8 ? "" : " or broadcast") + " without a mask";
   }
   // Buffer element type against register type.
   Text moves(const Access& a, const RegRef& r) const {
     if (Text wrong = access(a); !wrong.empty()) return wrong;
     if (Text wrong = reg(r); !wrong.empty()) return wrong;
-    if (holds_bytes(a)) return only_loaded(a);
-    return vectors({.dtype = kernel_.buffers[static_cast<size_t>(a.buffer)].dtype, .lanes = type(r).lanes}, {&r});
+    if (narrow(a)) return only_loaded(a);
+    return vectors({.dtype = element(a), .lanes = type(r).lanes}, {&r});
+  }
+  Text widens(const Access& a, const RegRef& r) const {
+    if (Text wrong = access(a); !wrong.empty()) return wrong;
+    if (Text wrong = reg(r); !wrong.empty()) return wrong;
+    return vectors({.dtype = register_dtype(element(a)), .lanes = type(r).lanes}, {&r});
   }
 
   // ---- statements ----
@@ -269,15 +275,14 @@ class Structure {
   }
   Text check(const Load& s) const {
     if (Text wrong = access(s.src); !wrong.empty()) return wrong;
-    if (!holds_bytes(s.src)) {
-      if (Text wrong = moves(s.src, s.dst); !wrong.empty()) return wrong;
-      return optional_mask(s.mask, type(s.dst).lanes);
-    }
-    if (s.mask.valid()) return only_loaded(s.src);
-    if (Text wrong = reg(s.dst); !wrong.empty()) return wrong;
-    return vectors({.dtype = DType::kS32, .lanes = type(s.dst).lanes}, {&s.dst});
+    if (narrow(s.src) && s.mask.valid()) return only_loaded(s.src);
+    if (Text wrong = widens(s.src, s.dst); !wrong.empty()) return wrong;
+    return optional_mask(s.mask, type(s.dst).lanes);
   }
-  Text check(const Broadcast& s) const { return moves(s.src, s.dst); }
+  Text check(const Broadcast& s) const {
+    if (Text wrong = access(s.src); !wrong.empty()) return wrong;
+    return element(s.src) == DType::kU8 ? only_loaded(s.src) : widens(s.src, s.dst);
+  }
   Text check(const Store& s) const {
     if (Text wrong = moves(s.dst, s.src); !wrong.empty()) return wrong;
     const Buffer& b = kernel_.buffers[static_cast<size_t>(s.dst.buffer)];
@@ -348,7 +353,7 @@ class Structure {
   Text check(const Prefetch& s) const {
     if (s.locality < 0 || s.locality > 2) return "locality is 0, 1 or 2";
     if (Text wrong = access(s.src); !wrong.empty()) return wrong;
-    return holds_bytes(s.src) ? only_loaded(s.src) : "";
+    return element(s.src) == DType::kU8 ? only_loaded(s.src) : "";
   }
 
   Text check(const For& s) {

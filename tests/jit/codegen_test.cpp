@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "kernels/ir/builder.h"
 #include "kernels/ir/interpret.h"
@@ -21,6 +26,18 @@ namespace hone::jit {
 namespace {
 
 using testing::HasSubstr;
+
+template <typename Run>
+void with_denormals_as_zero(bool on, Run run) {
+#if defined(__x86_64__)
+  const unsigned before = _mm_getcsr();
+  if (on) _mm_setcsr(before | 0x8040);
+  run();
+  _mm_setcsr(before);
+#else
+  run();
+#endif
+}
 
 class JitDifferential : public testing::TestWithParam<Target> {
  protected:
@@ -71,6 +88,23 @@ TEST_P(JitDifferential, ValuesOutliveCodeThatEmitsNothing) {
   b.specialise("v", 2, 7, c, [&](const Affine&) { b.unary(ir::UnaryOp::kMove, h, h); });
   for (int64_t i = 0; i < many; ++i) b.store({result, {i}}, b.at(f, {i}));
   expect_like_interpreter({"idle", b.finish(), {{0}, {1}}}, GetParam(), 5);
+}
+
+// More constants than registers, each twice in its instruction. Found by random kernels: both operands became memory.
+TEST_P(JitDifferential, ConstantsAreFactorAndAddendAtOnce) {
+  using ir::Affine;
+  ir::Builder b("twice");
+  const int64_t many = isa_info(GetParam().isa).vector_registers + 4;
+  const auto result = b.buffer({.name = "result", .scope = ir::Scope::kOut, .extents = {many}, .strides = {1}});
+  const auto f = b.reg("f", {.lanes = 1}, {many});
+  const auto z = b.at(b.reg("z", {.lanes = 1})), sum = b.at(b.reg("sum", {.lanes = 1}));
+  for (int64_t i = 0; i < many; ++i) b.constant(b.at(f, {i}), static_cast<float>(i) + 0.5f);
+  b.constant(z, 3);
+  for (int64_t i = 0; i < many; ++i) {
+    b.fma(sum, b.at(f, {i}), z, b.at(f, {i}));
+    b.store({result, {i}}, sum);
+  }
+  expect_like_interpreter({"twice", b.finish(), {{}}}, GetParam(), 5);
 }
 
 TEST_P(JitDifferential, CompilesOnManyThreads) {
@@ -130,6 +164,44 @@ TEST_P(JitDifferential, OffsetsBeyondTwoGiB) {
   compiled.value()->run(&memory, nullptr, nullptr, nullptr);
   EXPECT_EQ(read(), expected);
   munmap(memory, bytes);
+}
+
+// What a 16-bit float stands for, by its definition: sign, exponent and fraction.
+double meaning(DType dtype, uint32_t bits) {
+  const int fraction = dtype == DType::kBf16 ? 7 : 10, bias = dtype == DType::kBf16 ? 127 : 15;
+  const int exponent = static_cast<int>(bits >> fraction & ((1U << (15 - fraction)) - 1));
+  const double part = bits & ((1U << fraction) - 1), sign = bits >> 15 != 0 ? -1 : 1;
+  if (exponent == 2 * bias + 1) return part == 0 ? sign * INFINITY : NAN;
+  return sign *
+         std::ldexp(part + (exponent == 0 ? 0 : std::ldexp(1, fraction)), std::max(exponent, 1) - bias - fraction);
+}
+
+// Every 16-bit float, denormals and infinities too, becomes exactly the f32 that it stands for, however the caller
+// treats denormals. NaN stays NaN.
+TEST_P(JitDifferential, EveryHalfIsWidenedExactly) {
+  constexpr int64_t kCount = 65536;
+  std::vector<uint16_t> x(kCount);
+  for (size_t i = 0; i < kCount; ++i) x[i] = static_cast<uint16_t>(i);
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    for (int lanes = 1; lanes <= max_lanes(); lanes = lanes == 1 ? 4 : 2 * lanes) {
+      const auto compiled = GetParam().generator->compile(widening_kernel(dtype, kCount, lanes), GetParam().isa);
+      ASSERT_TRUE(compiled.ok()) << compiled.status().to_string();
+      const int64_t row = kCount + lanes;
+      for (const bool daz : {false, true}) {
+        std::vector<uint32_t> y(static_cast<size_t>(3 * row));
+        void* buffers[] = {x.data(), y.data()};
+        with_denormals_as_zero(daz, [&] { compiled.value()->run(buffers, nullptr, nullptr, nullptr); });
+        for (int64_t i = 0; i < 3 * kCount; ++i) {
+          const uint32_t got = y[static_cast<size_t>(i / kCount * row + i % kCount)];
+          const double want = meaning(dtype, static_cast<uint32_t>(i % kCount));
+          const bool same = std::isnan(want) ? std::isnan(std::bit_cast<float>(got))
+                                             : got == std::bit_cast<uint32_t>(static_cast<float>(want));
+          ASSERT_TRUE(same) << dtype_name(dtype) << " x" << lanes << " daz " << daz << " way " << i / kCount << std::hex
+                            << " of 0x" << i % kCount << " came 0x" << got;
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, JitDifferential, testing::ValuesIn(all_targets()), target_name);

@@ -408,6 +408,39 @@ KernelCase bytes(int lanes) {
   return {"bytes", b.finish(), {{3, 0, 0}, {1, 1, 1}, {2, 3 * lanes + 1, 3 * lanes + 1}, {9, 8 * lanes, 100 * lanes}}};
 }
 
+// Rows of 16-bit floats at odd multiples of 2 bytes: vectors, the tail one by one, and products with broadcasts.
+KernelCase halves(DType dtype, int lanes) {
+  Builder b("halves_" + std::string(dtype_name(dtype)));
+  const auto q = b.param("q"), kv = b.param("kv"), row = b.param("row");
+  const Affine rows = Affine::var(q), keys = Affine::var(kv);
+  const auto x = b.buffer({.name = "x",
+                           .dtype = dtype,
+                           .scope = Scope::kIn,
+                           .extents = {rows, keys},
+                           .strides = {Affine::var(row), 1},
+                           .align = 2});
+  const auto y = b.buffer({.name = "y", .scope = Scope::kInOut, .extents = {rows, keys}, .strides = {keys, 1}});
+  const auto v = b.at(b.reg("v", {.lanes = lanes})), w = b.at(b.reg("w", {.lanes = lanes}));
+  const auto sum = b.at(b.reg("sum", {.lanes = lanes})), one = b.at(b.reg("one", {.lanes = 1}));
+  const Affine whole = b.let_floor_div("whole", keys, lanes);
+  b.serial("i", 0, rows, 1, [&](Affine i) {
+    b.serial("j", 0, whole * lanes, lanes, [&](Affine j) {
+      b.prefetch({x, {i + 1, j}}, 0);
+      b.load(v, {x, {i, j}});
+      b.broadcast(w, {x, {i, j + (lanes - 1)}});
+      b.load(sum, {y, {i, j}});
+      b.fma(sum, v, w, sum);
+      b.store({y, {i, j}}, sum);
+    });
+    b.serial("t", whole * lanes, keys, 1, [&](Affine t) {
+      b.load(one, {x, {i, t}});
+      b.store({y, {i, t}}, one);
+    });
+  });
+  const std::string name = "halves_" + std::string(dtype_name(dtype));
+  return {name, b.finish(), {{3, 0, 0}, {1, 1, 1}, {2, 3 * lanes + 1, 3 * lanes + 1}, {9, 8 * lanes, 101}}};
+}
+
 // Versions by a runtime count: over a register tile, nested, inside a loop, and with a known count.
 KernelCase versions(int lanes) {
   Builder b("versions");
@@ -618,12 +651,32 @@ ir::Kernel tile_kernel(const TileShape& t) {
   return b.finish();
 }
 
+ir::Kernel widening_kernel(DType dtype, int64_t count, int lanes) {
+  Builder b("widening");
+  const auto x =
+      b.buffer({.name = "x", .dtype = dtype, .scope = Scope::kIn, .extents = {count}, .strides = {1}, .align = 2});
+  const auto y = b.buffer(dense("y", Scope::kInOut, {3, count + lanes}));
+  const auto v = b.at(b.reg("v", {.lanes = lanes})), one = b.at(b.reg("one", {.lanes = 1}));
+  b.serial("i", 0, count, lanes, [&](Affine i) {
+    b.load(v, {x, {i}});
+    b.store({y, {0, i}}, v);
+  });
+  b.serial("j", 0, count, 1, [&](Affine j) {
+    b.load(one, {x, {j}});
+    b.store({y, {1, j}}, one);
+    b.broadcast(v, {x, {j}});
+    b.store({y, {2, j}}, v);
+  });
+  return b.finish();
+}
+
 std::vector<KernelCase> sample_kernels(int lanes) {
   std::vector<KernelCase> all = {arithmetic(lanes),    zeros(lanes),        tails(lanes),   masks(lanes),
                                  strided_tasks(lanes), strided_rows(lanes), pages(lanes),   bytes(lanes),
                                  versions(lanes),      nests(lanes),        packing(lanes), pressure(lanes),
                                  prefetches(lanes)};
   if (lanes >= 4) all.push_back(permutes(lanes));
+  for (const DType dtype : {DType::kBf16, DType::kF16}) all.push_back(halves(dtype, lanes));
   all.push_back({"tile", tile_kernel({.mr = 3, .nr = 2 * lanes, .k = 21, .lanes = lanes, .unroll = 3}), {{}}});
   all.push_back({"tile_versions",
                  tile_kernel({.mr = 5, .nr = lanes, .k = 16, .lanes = lanes, .packed_a = true, .versions = true}),

@@ -21,4 +21,8 @@ struct TileShape {
 };
 ir::Kernel tile_kernel(const TileShape& shape);
 
+// y[0] = x by vectors, y[1] = x by single elements, y[2] = x by broadcasts, x being `count` (a multiple of `lanes`)
+// bf16 or f16.
+ir::Kernel widening_kernel(DType dtype, int64_t count, int lanes);
+
 }  // namespace hone::jit

@@ -13,7 +13,7 @@
 namespace hone::ir {
 namespace {
 
-constexpr uint64_t kKernels = 3000;
+constexpr uint64_t kKernels = 5000;
 
 std::string spelling(const char* name, int op) { return std::string(name) + std::to_string(op); }
 
@@ -23,10 +23,14 @@ std::string kind_of(const Kernel& kernel, const Stmt& s) {
   auto dtype = [&](const RegRef& r) { return std::string(type(r).dtype == DType::kF32 ? " f32" : " s32"); };
   if (const auto* n = std::get_if<Const>(&s.node)) return "const" + dtype(n->dst);
   if (const auto* n = std::get_if<Load>(&s.node)) {
-    const bool bytes = kernel.buffers[static_cast<size_t>(n->src.buffer)].dtype == DType::kU8;
-    return bytes ? "load u8" : (n->mask.valid() ? "masked load" : "load") + dtype(n->dst);
+    const DType element = kernel.buffers[static_cast<size_t>(n->src.buffer)].dtype;
+    if (dtype_bytes(element) != 4) return "load " + std::string(dtype_name(element));
+    return (n->mask.valid() ? "masked load" : "load") + dtype(n->dst);
   }
-  if (const auto* n = std::get_if<Broadcast>(&s.node)) return "broadcast" + dtype(n->dst);
+  if (const auto* n = std::get_if<Broadcast>(&s.node)) {
+    const DType element = kernel.buffers[static_cast<size_t>(n->src.buffer)].dtype;
+    return "broadcast " + std::string(dtype_name(element));
+  }
   if (const auto* n = std::get_if<Store>(&s.node)) return (n->mask.valid() ? "masked store" : "store") + dtype(n->src);
   if (const auto* n = std::get_if<Binary>(&s.node)) return spelling("binary", static_cast<int>(n->op)) + dtype(n->dst);
   if (std::get_if<Fma>(&s.node)) return "fma";
@@ -65,13 +69,13 @@ TEST(IrRandom, EverythingOccurs) {
   }
   EXPECT_EQ(lanes, (std::set<int>{1, 4, 8, 16}));
   EXPECT_EQ(parallel_loops, (std::set<size_t>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(alignments, (std::set<int64_t>{1, 4, 16, 64}));
+  EXPECT_EQ(alignments, (std::set<int64_t>{1, 2, 4, 16, 64}));
   std::vector<std::string> expected = {
-      "const f32",        "const s32",       "load f32",  "load s32",   "load u8",
-      "masked load f32",  "masked load s32", "store f32", "store s32",  "masked store f32",
-      "masked store s32", "broadcast f32",   "fma",       "lanes",      "broadcast s32",
-      "select f32",       "select s32",      "let load",  "specialise", "binary0 s32",
-      "binary1 s32"};
+      "const f32",        "const s32",       "load f32",  "load s32",       "load u8",
+      "masked load f32",  "masked load s32", "store f32", "store s32",      "masked store f32",
+      "masked store s32", "broadcast f32",   "fma",       "lanes",          "broadcast s32",
+      "select f32",       "select s32",      "let load",  "specialise",     "binary0 s32",
+      "binary1 s32",      "load bf16",       "load f16",  "broadcast bf16", "broadcast f16"};
   for (int i = 0; i < 6; ++i) expected.push_back(spelling("binary", i) + " f32");
   for (int i = 0; i < 4; ++i) expected.push_back(spelling("unary", i) + " f32");
   for (int i : {0, 4, 6, 7}) expected.push_back(spelling("unary", i) + " s32");

@@ -462,6 +462,27 @@ TEST(IrVerify, BytesAreOnlyLoaded) {
               HasSubstr(only));
 }
 
+TEST(IrVerify, SixteenBitFloatsAreLoadedOrBroadcast) {
+  std::string text =
+      edited(kBytesText, "in x: u8[n, 11] stride [ld, 1] align 1", "in x: bf16[n, 11] stride [ld, 1] align 2");
+  text = edited(edited(edited(text, "reg a: s32x8", "reg a: f32x8"), "reg sum: s32x8", "reg sum: f32x8"), "out y: s32",
+                "out y: f32");
+  const char* only = "'x' holds bf16, which is only loaded or broadcast without a mask";
+  expect_refused(text,
+                 {{"x[i, 3]", "x[i, 4]", {"dimension 1 of 'x': cannot prove 4 + 7 < 11"}},
+                  {"a = load x[i, 3]", "store x[i, 3] = a", {only}},
+                  {"in x: bf16", "out x: bf16", {"buffer 'x': bf16 is for `in` buffers"}},
+                  {"in x: bf16[n, 11] stride [ld", "workspace x: f16[3, 11] stride [11", {"f16 is for `in` buffers"}},
+                  {"reg a: f32x8", "reg a: s32x8", {"register 'a' is s32x8, expected f32x8"}},
+                  {"reg a: f32x8", "reg a: bf16x8", {"register 'a'", "element type"}}});
+  expect_accepted(text, {{"in x: bf16", "in x: f16"},
+                         {"a = load x[i, 3]", "a = broadcast x[i, 10]"},
+                         {"a = load x[i, 3]", "prefetch t0 x[i + 1, 900] a = load x[i, 3]"}});
+  const std::string masked = edited(text, "reg a: f32x8", "reg a: f32x8\nreg m: mask8");
+  EXPECT_THAT(verify(parsed(edited(masked, "a = load x[i, 3]", "m = lanes(8) a = load x[i, 3] if m"))).message(),
+              HasSubstr(only));
+}
+
 // Causal attention over pages in small: clamped positions, blocks, strips of groups of keys of which as many are loaded
 // as a condition says are there.
 TEST(IrVerify, ProvesStripsOfPagedKeys) {
