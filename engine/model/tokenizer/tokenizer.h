@@ -19,8 +19,16 @@
 namespace hone::model {
 
 struct EncodeOptions {
-  std::optional<bool> add_bos;  // absent: as the vocabulary says
+  // Absent: as the vocabulary says. A text whose own first token is a bos gets no second one. An eos at the end, where
+  // the vocabulary wants one, is left out with `false` too.
+  std::optional<bool> add_bos;
   // Text of special tokens ("<|im_start|>") becomes these tokens; without it, it is text like any other.
+  bool parse_special = false;
+};
+
+// A part of a text, and whether special tokens are looked for in it. User-defined tokens are in either.
+struct TextPart {
+  std::string_view text;
   bool parse_special = false;
 };
 
@@ -34,8 +42,10 @@ class Tokenizer {
   // invalid_argument (text that the vocabulary cannot express, more than 2^30 bytes), resource_exhausted (a pattern
   // that gave up).
   Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options = {}) const;
-  // The bytes of one token, which may be a part of a character. Control tokens are "" unless `special`. An id outside
-  // the vocabulary is "".
+  // The parts as one text: words go across their borders, special tokens do not.
+  Result<std::vector<int32_t>> encode(std::span<const TextPart> parts, std::optional<bool> add_bos) const;
+  // The bytes of one token, which may be a part of a character. Control tokens and the unknown one are "" unless
+  // `special`. An id outside the vocabulary is "".
   std::string_view bytes(int32_t id, bool special = false) const;
   // All at once: the same as a Detokenizer.
   std::string decode(std::span<const int32_t> ids, bool special = false) const;

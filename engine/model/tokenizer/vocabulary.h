@@ -30,7 +30,8 @@ struct Vocabulary {
   std::vector<Token> tokens;        // by id
   std::vector<std::string> merges;  // "a b", first is merged first
   // kByteLevel: how text is cut before merging. A name ("gpt-2", "llama-bpe", "qwen2", "smollm", "default"...) or,
-  // where it is empty, regular expressions: each cuts what the one before it left into its matches and what lies between.
+  // where it is empty, regular expressions: each cuts what the one before it left into its matches and what lies
+  // between.
   std::string pre_tokenizer;
   std::vector<std::string> patterns;
   // kByteLevel: a piece that is a token as a whole is not split by merges (Llama 3's ignore_merges).

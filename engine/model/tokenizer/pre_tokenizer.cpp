@@ -1,0 +1,208 @@
+// Regular expressions by PCRE2, compiled to machine code where the process may have such memory.
+//
+// The patterns of the table below are linear in the text. A file's own pattern may be made to take for ever, so that it
+// is compiled with a callout before every item, and each of them takes from an allowance of the whole text: PCRE2's own
+// match limit starts anew at every place where a match could begin.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "engine/base/printable.h"
+#include "engine/model/tokenizer/pattern_syntax_internal.h"
+#include "engine/model/tokenizer/pre_tokenizer_internal.h"
+
+namespace hone::model {
+namespace {
+
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                                     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kDigit = R"(\p{N})";
+
+struct Named {
+  std::string_view name;
+  std::array<std::string_view, 4> patterns;
+  bool whole_words_first = false;
+};
+
+// The names are GGUF's tokenizer.ggml.pre.
+constexpr Named kNamed[] = {
+    {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+    {"gpt-2", {kGpt2}},
+    {"llama-bpe", {kLlama3}, true},
+    {"llama3", {kLlama3}, true},
+    {"llama-v3", {kLlama3}, true},
+    {"qwen2", {kQwen2}},
+    {"deepseek-r1-qwen", {kQwen2}},
+    {"smollm", {kDigit, kGpt2}},
+    {"tekken", {kTekken}, true},
+};
+
+bool known_pattern(std::string_view pattern) {
+  for (const std::string_view known : {kGpt2, kLlama3, kQwen2, kTekken, kDigit})
+    if (pattern == known) return true;
+  return false;
+}
+
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 200> text = {};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+// A step costs some 20 ns: 64 a byte are many times what a sane pattern needs.
+struct Allowance {
+  int64_t left;
+  static Allowance of(size_t bytes) { return {.left = 10'000'000 + 64 * static_cast<int64_t>(bytes)}; }
+};
+int take_step(pcre2_callout_block*, void* data) {
+  return --static_cast<Allowance*>(data)->left < 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
+}
+
+// What one call needs beside the compiled pattern, which threads share.
+struct MatchState {
+  MatchState(const pcre2_code* code, Allowance* allowance)
+      : data(pcre2_match_data_create_from_pattern(code, nullptr)), context(pcre2_match_context_create(nullptr)) {
+    if (context == nullptr) return;
+    pcre2_set_match_limit(context, 2'000'000'000);  // callouts and linear patterns bound the time
+    pcre2_set_heap_limit(context, 64 << 10);        // KiB, of the interpreter
+    if (allowance != nullptr) pcre2_set_callout(context, take_step, allowance);
+    if ((stack = pcre2_jit_stack_create(32 << 10, 4 << 20, nullptr)) != nullptr)
+      pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~MatchState() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
+  }
+  MatchState(const MatchState&) = delete;
+  MatchState& operator=(const MatchState&) = delete;
+
+  pcre2_match_data* data;
+  pcre2_match_context* context;
+  pcre2_jit_stack* stack = nullptr;
+};
+
+}  // namespace
+
+class PreTokenizer::Pattern {
+ public:
+  static Result<std::unique_ptr<const Pattern>> compile(std::string_view text) {
+    HONE_ASSIGN_OR_RETURN(const std::string translated, pcre2_pattern(text));
+    auto pattern = std::make_unique<Pattern>();
+    pattern->text_ = printable(text);
+    pattern->trusted_ = known_pattern(text);
+    std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
+        pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+    if (context == nullptr) return resource_exhausted("no memory to compile a tokenizer's pattern");
+    pcre2_set_max_pattern_length(context.get(), 64 << 10);
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    const uint32_t options =
+        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (pattern->trusted_ ? 0 : PCRE2_AUTO_CALLOUT);
+    pattern->code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error,
+                                   &at, context.get());
+    if (pattern->code_ == nullptr)
+      return unsupported(
+          fmt::format("the tokenizer's pattern '{}' does not compile: {}", pattern->text_, message_of(error)));
+    // Where no memory may be executed this fails, and matching is interpreted.
+    pattern->compiled_ = pcre2_jit_compile(pattern->code_, PCRE2_JIT_COMPLETE) == 0;
+    return std::unique_ptr<const Pattern>(std::move(pattern));
+  }
+
+  Pattern() = default;
+  ~Pattern() { pcre2_code_free(code_); }
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+
+  // Appends the ends of the pieces of text[begin, end), which the pattern sees as a text of its own.
+  Status cut(std::string_view text, uint32_t begin, uint32_t end, MatchState& state,
+             std::vector<uint32_t>& ends) const {
+    const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data() + begin);
+    const PCRE2_SIZE size = end - begin;
+    const PCRE2_SIZE* const match = pcre2_get_ovector_pointer(state.data);
+    for (PCRE2_SIZE at = 0; at < size;) {
+      constexpr uint32_t kOptions = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
+      const int found = compiled_ ? pcre2_jit_match(code_, subject, size, at, PCRE2_NOTEMPTY, state.data, state.context)
+                                  : pcre2_match(code_, subject, size, at, kOptions, state.data, state.context);
+      if (found == PCRE2_ERROR_NOMATCH) break;
+      if (found < 0)
+        return resource_exhausted(fmt::format("the tokenizer's pattern '{}' gave up: {}", text_, message_of(found)));
+      if (match[0] > at) ends.push_back(static_cast<uint32_t>(begin + match[0]));
+      at = match[1];
+      ends.push_back(static_cast<uint32_t>(begin + at));
+    }
+    if (ends.empty() || ends.back() < end) ends.push_back(end);
+    return {};
+  }
+
+  const pcre2_code* code() const { return code_; }
+  bool trusted() const { return trusted_; }
+
+ private:
+  std::string text_;
+  pcre2_code* code_ = nullptr;
+  bool trusted_ = false, compiled_ = false;
+};
+
+PreTokenizer::PreTokenizer() = default;
+PreTokenizer::~PreTokenizer() = default;
+PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
+PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
+
+Result<PreTokenizer> PreTokenizer::create(const Vocabulary& vocabulary) {
+  PreTokenizer out;
+  std::vector<std::string_view> texts;
+  if (vocabulary.pre_tokenizer.empty()) {
+    texts.assign(vocabulary.patterns.begin(), vocabulary.patterns.end());
+  } else {
+    const auto* named = std::find_if(std::begin(kNamed), std::end(kNamed),
+                                     [&](const Named& n) { return n.name == vocabulary.pre_tokenizer; });
+    if (named == std::end(kNamed)) {
+      std::string names;
+      for (const Named& n : kNamed) names += fmt::format(" {}", n.name);
+      return unsupported(
+          fmt::format("the pre-tokenizer '{}' is not known; there are{}", printable(vocabulary.pre_tokenizer), names));
+    }
+    for (const std::string_view text : named->patterns)
+      if (!text.empty()) texts.push_back(text);
+    out.whole_words_first_ = named->whole_words_first;
+  }
+  if (texts.size() > 16)
+    return unsupported(fmt::format("the tokenizer cuts text by {} patterns in turn, the limit is 16", texts.size()));
+  for (const std::string_view text : texts) {
+    HONE_ASSIGN_OR_RETURN(auto pattern, Pattern::compile(text));
+    out.patterns_.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+Status PreTokenizer::cut(std::string_view text, std::vector<uint32_t>& ends) const {
+  ends.assign(1, static_cast<uint32_t>(text.size()));
+  Allowance allowance = Allowance::of(text.size());
+  std::vector<uint32_t> before;
+  for (const auto& pattern : patterns_) {
+    before.swap(ends);
+    ends.clear();
+    MatchState state(pattern->code(), pattern->trusted() ? nullptr : &allowance);
+    if (state.data == nullptr || state.context == nullptr) return resource_exhausted("no memory to match a pattern");
+    uint32_t begin = 0;
+    for (const uint32_t end : before) {
+      HONE_RETURN_IF_ERROR(pattern->cut(text, begin, end, state, ends));
+      begin = end;
+    }
+  }
+  return {};
+}
+
+}  // namespace hone::model
