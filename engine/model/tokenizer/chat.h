@@ -16,7 +16,8 @@ struct ChatMessage {
   std::string content;
 };
 
-// "chatml", "llama2", "llama3", "mistral", "zephyr" (TinyLlama), "smollm2", "qwen2", ..
+// "chatml", "llama2", "llama3", "mistral", "zephyr", "tinyllama", "smollm2", "qwen2", ..: with the names and strings of
+// llama.cpp where it has them.
 std::vector<std::string_view> chat_template_names();
 
 // The name of the template that a file's Jinja text is, told by the markers in it; "" when it is none of ours.
