@@ -89,7 +89,9 @@ Status Encoder::byte_level(size_t begin, size_t end) {
 }
 
 Status Encoder::sentence_pieces(size_t begin, size_t end) {
-  bool prefix = of_.vocabulary.add_space_prefix && after_special_ && (begin == 0 || !of_.vocabulary.space_prefix_once);
+  const Vocabulary& v = of_.vocabulary;
+  bool prefix = v.add_space_prefix && after_special_ && (begin == 0 || !v.space_prefix_once) &&
+                !(v.space_prefix_if_none && begins_with_space(begin));
   after_special_ = false;
   while (begin < end) {
     size_t next = end;
@@ -109,6 +111,10 @@ Status Encoder::sentence_pieces(size_t begin, size_t end) {
     begin = next;
   }
   return {};
+}
+
+bool Encoder::begins_with_space(size_t at) const {
+  return text_[at] == ' ' || std::string_view(text_).substr(at).starts_with(kPieceSpace);
 }
 
 Status Encoder::remembered(size_t begin, size_t end, Status (Encoder::*word)(std::string_view)) {

@@ -26,6 +26,7 @@ class Encoder {
   Status raw_text(size_t begin, size_t end);
   Status byte_level(size_t begin, size_t end);
   Status sentence_pieces(size_t begin, size_t end);
+  bool begins_with_space(size_t at) const;
   Status remembered(size_t begin, size_t end, Status (Encoder::*word)(std::string_view));
   Status byte_level_word(std::string_view word);
   Status piece_word(std::string_view word) { return piece_word(word, false); }

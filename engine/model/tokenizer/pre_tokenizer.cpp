@@ -19,7 +19,6 @@
 namespace hone::model {
 namespace {
 
-constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2 =
@@ -37,19 +36,19 @@ struct Named {
 
 // The names are GGUF's tokenizer.ggml.pre.
 constexpr Named kNamed[] = {
-    {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
-    {"gpt-2", {kGpt2}},
+    {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+    {"gpt-2", {kGpt2Pattern}},
     {"llama-bpe", {kLlama3}, true},
     {"llama3", {kLlama3}, true},
     {"llama-v3", {kLlama3}, true},
     {"qwen2", {kQwen2}},
     {"deepseek-r1-qwen", {kQwen2}},
-    {"smollm", {kDigit, kGpt2}},
+    {"smollm", {kDigit, kGpt2Pattern}},
     {"tekken", {kTekken}, true},
 };
 
 bool known_pattern(std::string_view pattern) {
-  for (const std::string_view known : {kGpt2, kLlama3, kQwen2, kTekken, kDigit})
+  for (const std::string_view known : {kGpt2Pattern, kLlama3, kQwen2, kTekken, kDigit})
     if (pattern == known) return true;
   return false;
 }

@@ -12,6 +12,9 @@
 
 namespace hone::model {
 
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 class PreTokenizer {
  public:
   PreTokenizer();  // leaves text whole

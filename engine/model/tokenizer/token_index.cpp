@@ -23,8 +23,10 @@ uint64_t seed() {
   return of_process;
 }
 
+__extension__ using Wide = unsigned __int128;
+
 uint64_t mix(uint64_t a, uint64_t b) {
-  const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+  const Wide product = static_cast<Wide>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
@@ -155,7 +157,7 @@ Result<MergeIndex> MergeIndex::create(const Vocabulary& vocabulary, const TokenI
 size_t MergeIndex::home(int32_t left, int32_t right) const {
   const uint64_t hash =
       mix((uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right)) ^ seed(), kOdd2);
-  return static_cast<size_t>((static_cast<unsigned __int128>(hash) * slots_.size()) >> 64);
+  return static_cast<size_t>((static_cast<Wide>(hash) * slots_.size()) >> 64);
 }
 
 // A pair that comes twice keeps its first rank.

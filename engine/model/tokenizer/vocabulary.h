@@ -39,8 +39,9 @@ struct Vocabulary {
   int32_t bos = -1, eos = -1, unknown = -1;
   std::vector<int32_t> end_of_generation;  // eos, and others that end a turn (<|im_end|>, <|eot_id|>)
   bool add_bos = false, add_eos = false;
-  bool add_space_prefix = false;   // SentencePiece: text starts with a space of its own, also after a special token,
-  bool space_prefix_once = false;  // or only where the text itself begins
+  bool add_space_prefix = false;      // SentencePiece: text starts with a space of its own, also after a special token,
+  bool space_prefix_once = false;     // or only where the text itself begins,
+  bool space_prefix_if_none = false;  // and not where there is a space already
 };
 
 // One line naming token or field: ids in range, no two tokens with one text (but unused and empty ones), finite scores,

@@ -1,34 +1,15 @@
 // The vocabularies of real models, and what their own tokenizers make of texts.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "engine/base/random.h"
 #include "engine/model/files/model_file.h"
 #include "engine/model/tokenizer/tokenizer.h"
 #include "tests/engine/model/shared_files.h"
 #include "tests/engine/model/tokenizer/random_text.h"
+#include "tests/engine/model/tokenizer/real_texts.h"
 
 namespace hone::model {
 namespace {
-
-std::string read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-// Each of them ends with the line.
-std::vector<std::string> inputs(const std::string& path) {
-  const std::string all = read(path);
-  const std::string end_of_text = "\n__ggml_vocab_test__\n";
-  std::vector<std::string> out;
-  for (size_t at = 0, end; (end = all.find(end_of_text, at)) != std::string::npos; at = end + end_of_text.size())
-    out.push_back(all.substr(at, end - at));
-  return out;
-}
 
 class RealVocabularies : public ::testing::TestWithParam<const char*> {};
 
@@ -40,21 +21,12 @@ TEST_P(RealVocabularies, IdsAreThoseOfTheModelsOwnTokenizer) {
   const Result<Tokenizer> tokenizer = Tokenizer::create(std::move(*vocabulary));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
 
-  const std::vector<std::string> texts = inputs(path + ".inp");
-  std::ifstream expected(path + ".out");
-  size_t count = 0;
-  for (std::string line; std::getline(expected, line); ++count) {
-    ASSERT_LT(count, texts.size());
-    std::istringstream numbers(line);
-    std::vector<int32_t> ids;
-    for (int32_t id; numbers >> id;) ids.push_back(id);
-    const Result<std::vector<int32_t>> got = tokenizer->encode(texts[count], {.add_bos = false});
+  testing::each_real_text(path, [&](const std::string& text, const std::vector<int32_t>& ids) {
+    const Result<std::vector<int32_t>> got = tokenizer->encode(text, {.add_bos = false});
     ASSERT_TRUE(got.ok()) << got.status().to_string();
-    EXPECT_EQ(*got, ids) << "'" << texts[count] << "'";
-    EXPECT_EQ(tokenizer->decode(*got), texts[count]);
-  }
-  EXPECT_EQ(count, texts.size());
-  EXPECT_GE(count, 40u);
+    EXPECT_EQ(*got, ids) << "'" << text << "'";
+    EXPECT_EQ(tokenizer->decode(*got), text);
+  });
 }
 
 TEST_P(RealVocabularies, AnyTextComesBack) {

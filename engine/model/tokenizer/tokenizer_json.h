@@ -1,0 +1,22 @@
+// Hugging Face's tokenizer.json as a Vocabulary: BPE over bytes (GPT-2, Llama 3, Qwen, SmolLM) and BPE over pieces with
+// byte fallback (Llama 2, TinyLlama, Mistral).
+#pragma once
+
+#include <string_view>
+
+#include "engine/base/status.h"
+#include "engine/model/tokenizer/vocabulary.h"
+
+namespace hone::model {
+
+// `tokenizer_config_json` says which tokens are bos and eos; "" for none. Ends of generation are eos alone: what else
+// ends a turn is in other files. Errors: data_loss (no JSON), invalid_argument (a field of the wrong type, ids that are
+// not those of a table), unsupported (a model, normalizer or pre-tokenizer that is not known, named).
+//
+// Tokenizer::create() then validates it.
+//
+// The normalizer NFC is passed over, as llama.cpp does: text is nearly always in that form, and the vocabularies have
+// bytes for the rest.
+Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, std::string_view tokenizer_config_json);
+
+}  // namespace hone::model
