@@ -55,7 +55,8 @@ Status Kernels::make_memory(const std::vector<graph::Tensor>& inputs) {
     bases_.push_back(nullptr);
     if (b.kind == passes::Buffer::Kind::kState) continue;
     if (const graph::Constant* c = b.value < 0 ? nullptr : g.constant(b.value)) {
-      bases_.back() = const_cast<std::byte*>(c->data.data());
+      constants_.push_back(c->contiguous());
+      bases_.back() = const_cast<std::byte*>(constants_.back().data.data());
       continue;
     }
     HONE_ASSIGN_OR_RETURN(const int64_t elements, passes::largest(g, b.elements));

@@ -48,6 +48,7 @@ class Kernels {
   std::vector<int64_t> values_;    // of symbols
   std::vector<std::byte*> bases_;  // of buffers
   std::vector<AlignedBuffer> memory_;
+  std::vector<graph::Constant> constants_;
   std::vector<KvCache> caches_;
   executable::Steps steps_;
   std::list<Matmul> matmuls_;

@@ -85,9 +85,11 @@ Status keep_constants(Preparation& p, ExecutablePlan::Impl& plan) {
       p.owned.push_back(std::make_shared<AlignedBuffer>(std::move(memory)));
       p.constants[index] = p.owned.back()->data();
     } else {
-      p.constants[index] = owner.constant->data.data();
-      p.constant_bytes += static_cast<int64_t>(owner.constant->data.size());
-      plan.owners.push_back(owner.constant->owner);
+      // Where it lies; joined ones that something reads as they are need a place of their own.
+      const graph::Constant kept = owner.constant->contiguous();
+      p.constants[index] = kept.data.data();
+      p.constant_bytes += kept.stored_bytes();
+      plan.owners.push_back(kept.owner);
     }
   }
   return {};
@@ -97,8 +99,9 @@ Status keep_constants(Preparation& p, ExecutablePlan::Impl& plan) {
 void drop_constants(Graph& g) {
   for (const graph::NodeId id : g.order()) {
     graph::Node& n = g.node(id);
-    if (n.op != OpKind::constant || n.constant->data.size() <= 256) continue;
+    if (n.op != OpKind::constant || n.constant->stored_bytes() <= 256) continue;
     n.constant->data = {};
+    n.constant->runs.reset();
     n.constant->owner.reset();
   }
 }

@@ -58,14 +58,15 @@ std::optional<ExpertsStrategy> strategy(passes::ExpertsPolicy policy) {
 Status prepare_experts(Preparation& p, const passes::Dispatch& dispatch, Steps& steps) {
   const graph::Graph& g = p.compilation.graph;
   const graph::Node& n = g.node(dispatch.nodes[0]);
-  std::vector<float> written_out[3];
+  AlignedBuffer written_out[3];
   const float* constants[3] = {};
   for (size_t i = 0; i < 3; ++i) {
     const graph::Constant* c = g.constant(n.operands[3 + i]);
     if (c == nullptr)
       return unsupported(
           fmt::format("experts {}: weights have to be constants, {} is none", n.name, g.value(n.operands[3 + i]).name));
-    constants[i] = elements_of(*c, written_out[i]);
+    HONE_ASSIGN_OR_RETURN(const std::byte* elements, elements_of(*c, written_out[i]));
+    constants[i] = reinterpret_cast<const float*>(elements);
   }
   const graph::Shape& gate = p.type(n.operands[3]).dims;
   ExpertsSpec spec{.experts = gate[0].value(),
@@ -81,6 +82,7 @@ Status prepare_experts(Preparation& p, const passes::Dispatch& dispatch, Steps& 
   set_names(*step, dispatch);
   HONE_ASSIGN_OR_RETURN(step->experts, Experts::prepare(p.engine, spec, {constants[0], constants[1], constants[2]}));
   p.packed_bytes += step->experts->weight_bytes();
+  for (const size_t i : {3, 4, 5}) p.done_with(*g.constant(n.operands[i]));
   HONE_ASSIGN_OR_RETURN(step->tokens, p.size(tokens));
   HONE_ASSIGN_OR_RETURN(step->x, p.place(n.operands[0]));
   HONE_ASSIGN_OR_RETURN(step->indices, p.place(n.operands[1]));

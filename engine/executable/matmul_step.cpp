@@ -79,9 +79,13 @@ Status prepare_matmul(Preparation& p, const Dispatch& dispatch, Steps& steps) {
   auto step = std::make_unique<MatmulStep>();
   set_names(*step, dispatch);
   if (const Constant* weights = p.compilation.graph.constant(n.operands[1])) {
-    std::vector<float> written_out;
-    HONE_ASSIGN_OR_RETURN(step->matmul, p.engine.prepare(spec, elements_of(*weights, written_out)));
+    if (weights->type.dtype != DType::kF32)
+      return unsupported(
+          fmt::format("matmul {}: weights of {} are not packed", n.name, dtype_name(weights->type.dtype)));
+    HONE_ASSIGN_OR_RETURN(const std::byte* elements, elements_of(*weights, p.joined));
+    HONE_ASSIGN_OR_RETURN(step->matmul, p.engine.prepare(spec, reinterpret_cast<const float*>(elements)));
     p.packed_bytes += step->matmul->weight_bytes();
+    p.done_with(*weights);
   } else {
     const auto rows = passes::as_rows(p.type(n.operands[1]), p.placement(n.operands[1]));
     spec.ldb = rows ? rows->stride : 0;

@@ -103,6 +103,10 @@ Result<PackagedGraph> read_package(const std::shared_ptr<const jit::Package>& pa
               find, packed->text);
 }
 
+jit::AotConstant aot_constant(const std::string& name, const graph::Constant& constant) {
+  return {.name = name, .data = constant.data, .owner = constant.owner};
+}
+
 }  // namespace
 
 jit::AotGraph package_graph(const passes::Compilation& c, const PlanOptions& options) {
@@ -120,7 +124,7 @@ jit::AotGraph package_graph(const passes::Compilation& c, const PlanOptions& opt
   for (const graph::NodeId id : c.graph.order()) {
     const graph::Node& n = c.graph.node(id);
     if (n.constant && !n.constant->splat && n.constant->type.elements() > graph::kInlineElements)
-      packed.constants.push_back({n.name, n.constant->data});
+      packed.constants.push_back(aot_constant(n.name, n.constant->contiguous()));
   }
   return packed;
 }
@@ -138,7 +142,7 @@ Result<PackagedGraph> unpack_graph(const jit::AotGraph& graph) {
     const auto find = [&](const std::string& name) -> std::optional<Elements> {
       const auto at = std::ranges::find(graph.constants, name, &jit::AotConstant::name);
       if (at == graph.constants.end()) return std::nullopt;
-      return Elements{name, at->data, nullptr};
+      return Elements{name, at->data, at->owner};
     };
     return read(graph, find, "the graph's text");
   });

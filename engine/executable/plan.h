@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ struct PlanOptions {
   std::vector<int64_t> expected_tokens = {1};
   // Compile now what every allowed size needs; false: only the expected ones, others in their first call.
   bool warm_up = true;
+  // Called with bytes of constants that were packed, which this plan does not read again: whoever maps a file may let
+  // its pages go. They stay readable, as another plan may want them.
+  std::function<void(std::span<const std::byte>)> done_with = {};
 };
 
 // A tensor of the caller's: dense, row-major.

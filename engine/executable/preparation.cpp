@@ -85,10 +85,20 @@ runtime::NodeScope::Split allowed_split(const graph::Graph& graph, const passes:
   return none ? runtime::NodeScope::Split::kForbidden : runtime::NodeScope::Split::kAllowed;
 }
 
-const float* elements_of(const graph::Constant& constant, std::vector<float>& written_out) {
-  if (!constant.splat) return reinterpret_cast<const float*>(constant.data.data());
-  written_out.assign(static_cast<size_t>(constant.type.elements()), constant.f32_at(0));
+Result<const std::byte*> elements_of(const graph::Constant& constant, AlignedBuffer& written_out) {
+  if (!constant.splat && !constant.runs) return constant.data.data();
+  const int64_t bytes = constant.type.bytes();
+  if (written_out.size() < bytes) {
+    written_out = {};  // before there are two
+    HONE_ASSIGN_OR_RETURN(written_out, AlignedBuffer::allocate(bytes));
+  }
+  constant.write_out(written_out.data());
   return written_out.data();
+}
+
+void Preparation::done_with(const graph::Constant& constant) const {
+  if (!options.done_with) return;
+  for (const graph::Bytes piece : constant.pieces()) options.done_with(piece);
 }
 
 }  // namespace hone::executable

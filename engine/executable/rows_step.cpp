@@ -167,6 +167,8 @@ Status prepare_gather(Preparation& p, const Dispatch& d, const Node& n, Steps& s
     return unsupported(fmt::format("gather {}: it gathers rows of a length that is static", n.name));
   const passes::Placement& from = p.placement(n.operands[0]);
   const passes::Placement& to = p.placement(n.results[0]);
+  if (!surely_equal(from.strides.back(), Dim(1)))
+    return unsupported(fmt::format("gather {}: the columns of its table lie apart", n.name));
   RowWork work;
   rows::ProgramBuilder b("gather_rows", static_cast<int>(table.size()) - 1, table.back().value());
   const DType dtype = p.type(n.operands[0]).dtype;

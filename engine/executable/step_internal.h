@@ -57,6 +57,8 @@ class Preparation {
   Result<int64_t> largest(const graph::Dim& dim) const;
   // A buffer whose content is known now, kept by the plan.
   int add_buffer(AlignedBuffer memory);
+  // Its bytes were read for the last time.
+  void done_with(const graph::Constant& constant) const;
 
   const Engine& engine;
   Engine::State& state;
@@ -65,6 +67,7 @@ class Preparation {
   std::vector<std::string> symbols;
   std::vector<std::shared_ptr<AlignedBuffer>> owned;  // constants that the plan made, by index
   std::vector<const std::byte*> constants;            // by buffer; null: not a constant
+  AlignedBuffer joined;                               // of the weights that are being packed, where they lie in runs
   int64_t packed_bytes = 0, constant_bytes = 0;
   // Attention is shared by all layers of one form.
   struct SharedAttention {
@@ -91,8 +94,8 @@ using Steps = std::vector<std::unique_ptr<Step>>;
 void set_names(Step& step, const passes::Dispatch& dispatch);
 // Whether the hint of a dispatch's node leaves it a dimension to be split on that has more than one element.
 runtime::NodeScope::Split allowed_split(const graph::Graph& graph, const passes::Dispatch& dispatch);
-// The elements of an f32 constant as memory: a splat is written out.
-const float* elements_of(const graph::Constant& constant, std::vector<float>& written_out);
+// The elements of a constant one after the other: where they lie, or written out into that buffer, which grows.
+Result<const std::byte*> elements_of(const graph::Constant& constant, AlignedBuffer& written_out);
 
 // Each appends what one dispatch needs. Errors name the node.
 Status prepare_matmul(Preparation& p, const passes::Dispatch& dispatch, Steps& steps);

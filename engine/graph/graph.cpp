@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -31,75 +30,6 @@ std::optional<OpKind> find_op(std::string_view name) {
   for (size_t i = 0; i < std::size(kOps); ++i)
     if (kOps[i].name == name) return static_cast<OpKind>(i);
   return std::nullopt;
-}
-
-// ---- types ----
-
-bool TensorType::is_static() const {
-  return std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d.is_static(); });
-}
-
-int64_t TensorType::elements() const {
-  constexpr int64_t kMost = int64_t{1} << 62;
-  int64_t product = 1;
-  bool empty = false, too_many = false;
-  for (const Dim& d : dims) {
-    if (!d.is_static() || d.value() < 0) return -1;
-    empty |= d.value() == 0;
-    too_many |= __builtin_mul_overflow(product, std::max<int64_t>(d.value(), 1), &product) || product > kMost;
-  }
-  if (empty) return 0;
-  return too_many ? -1 : product;
-}
-
-std::string to_string(const TensorType& type) {
-  std::string text(dtype_name(type.dtype));
-  text += '[';
-  for (size_t i = 0; i < type.dims.size(); ++i) text += (i ? ", " : "") + to_string(type.dims[i]);
-  return text + ']';
-}
-
-// ---- constants ----
-
-Constant Constant::copy_of(TensorType type, std::span<const std::byte> elements) {
-  auto storage = std::make_shared<std::vector<std::byte>>(elements.begin(), elements.end());
-  Constant c;
-  c.type = std::move(type);
-  c.data = *storage;
-  c.owner = std::move(storage);
-  return c;
-}
-
-Constant Constant::f32(TensorType type, std::span<const float> elements) {
-  return copy_of(std::move(type), std::as_bytes(elements));
-}
-
-Constant Constant::s32(TensorType type, std::span<const int32_t> elements) {
-  return copy_of(std::move(type), std::as_bytes(elements));
-}
-
-Constant Constant::splat_f32(TensorType type, float value) {
-  Constant c = f32(std::move(type), {&value, 1});
-  c.splat = true;
-  return c;
-}
-
-float Constant::f32_at(int64_t i) const {
-  float v = 0;
-  std::memcpy(&v, data.data() + (splat ? 0 : i * 4), sizeof v);
-  return v;
-}
-
-int32_t Constant::s32_at(int64_t i) const {
-  int32_t v = 0;
-  std::memcpy(&v, data.data() + (splat ? 0 : i * 4), sizeof v);
-  return v;
-}
-
-uint16_t Constant::bits16_at(int64_t i) const {
-  uint16_t v = 0;
-  std::memcpy(&v, data.data() + (splat ? 0 : i * 2), sizeof v);
-  return v;
 }
 
 // ---- attributes ----

@@ -22,26 +22,11 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/dtype.h"
 #include "engine/base/status.h"
-#include "engine/graph/dim.h"
+#include "engine/graph/constant.h"
 #include "engine/graph/ops.h"
 
 namespace hone::graph {
-
-using Shape = std::vector<Dim>;
-
-struct TensorType {
-  DType dtype = DType::kF32;
-  Shape dims;
-  bool operator==(const TensorType&) const = default;
-  int rank() const { return static_cast<int>(dims.size()); }
-  bool is_static() const;
-  // Of a static type. Beyond 2^62: -1.
-  int64_t elements() const;
-  int64_t bytes() const { return elements() * dtype_bytes(dtype); }
-};
-std::string to_string(const TensorType& type);  // "f32[s, 2048]"
 
 // A size that callers choose, within bounds that every call is checked against.
 struct Symbol {
@@ -49,23 +34,6 @@ struct Symbol {
   int64_t min = 1, max = int64_t{1} << 31;
   int64_t multiple_of = 1;
   bool operator==(const Symbol&) const = default;
-};
-
-// Immutable elements, row-major and dense; shared by the graphs that use them. A splat stores one element.
-struct Constant {
-  TensorType type;  // static
-  bool splat = false;
-  std::shared_ptr<const void> owner;  // keeps `data` alive
-  std::span<const std::byte> data;
-
-  static Constant copy_of(TensorType type, std::span<const std::byte> elements);
-  static Constant f32(TensorType type, std::span<const float> elements);
-  static Constant s32(TensorType type, std::span<const int32_t> elements);
-  static Constant splat_f32(TensorType type, float value);
-  // Element i, in row-major order, of an f32 constant.
-  float f32_at(int64_t i) const;
-  int32_t s32_at(int64_t i) const;
-  uint16_t bits16_at(int64_t i) const;  // of a bf16 or f16 constant
 };
 
 using Attribute = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, Dim>;

@@ -66,6 +66,33 @@ Status check_count(const OpDescription& d) {
   return invalid_argument(fmt::format("{}: has {} operands and takes {}", info.name, count, wanted));
 }
 
+// Elements of 16 bits are weights: what computes widens them on the way, and there it is these two only.
+bool takes_weight_storage(OpKind op, int operand) {
+  switch (op) {
+    case OpKind::matmul:
+      return operand == 1;
+    case OpKind::gather:
+      return operand == 0;
+    case OpKind::reshape:
+    case OpKind::transpose:
+    case OpKind::slice:
+    case OpKind::concatenate:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Status check_weight_storage(const Rules& r) {
+  constexpr std::string_view kRule = "bf16 and f16 are for weights: matmul's b, gather's x, and moving constants";
+  for (int i = 0; i < r.count(); ++i)
+    if (is_16bit_float(r.x(i).dtype) && !takes_weight_storage(r.op(), i))
+      return r.fail("{} is {}; {}", r.operand(i), to_string(r.x(i)), kRule);
+  const bool makes = (r.op() == OpKind::convert || r.op() == OpKind::iota) && r.wanted() != nullptr;
+  if (makes && is_16bit_float(r.wanted()->dtype)) return r.fail("the result is {}; {}", to_string(*r.wanted()), kRule);
+  return {};
+}
+
 Result<Types> infer_section(const Rules& r) {
   if (r.op() < OpKind::broadcast) return infer_elements(r);
   if (r.op() < OpKind::reduce) return infer_shapes(r);
@@ -83,6 +110,7 @@ Result<Types> infer_types(const OpDescription& d) {
     if (const Status s = check_type(r.x(i)); !s.ok()) return r.fail("{} {}", r.operand(i), s.message());
   if (d.wanted != nullptr)
     if (const Status s = check_type(*d.wanted); !s.ok()) return r.fail("the result {}", s.message());
+  HONE_RETURN_IF_ERROR(check_weight_storage(r));
   HONE_ASSIGN_OR_RETURN(Types types, infer_section(r));
   for (const TensorType& type : types)
     if (const Status s = check_type(type); !s.ok()) return r.fail("the result {}", s.message());

@@ -63,7 +63,8 @@ Result<Types> infer_rms_scale(const Rules& r) {
 
 Result<Types> infer_matmul(const Rules& r) {
   HONE_RETURN_IF_ERROR(r.word("layout", {"nt", "nn"}));
-  HONE_RETURN_IF_ERROR(all_f32(r, {0, 1}));
+  HONE_RETURN_IF_ERROR(all_f32(r, {0}));
+  HONE_RETURN_IF_ERROR(r.dtype(1, {kF32, kBf16, kF16}));
   HONE_RETURN_IF_ERROR(r.rank(0, 1, -1));
   HONE_RETURN_IF_ERROR(r.rank(1, 2));
   const bool nt = r.text("layout") == "nt";

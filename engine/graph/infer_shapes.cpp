@@ -166,7 +166,7 @@ Result<Types> infer_concatenate(const Rules& r) {
 Result<Types> infer_gather(const Rules& r) {
   HONE_RETURN_IF_ERROR(r.rank(0, 1, -1));
   HONE_RETURN_IF_ERROR(r.dtype(1, {kS32}));
-  TensorType type{r.x(0).dtype, r.x(1).dims};
+  TensorType type{is_16bit_float(r.x(0).dtype) ? kF32 : r.x(0).dtype, r.x(1).dims};
   type.dims.insert(type.dims.end(), r.x(0).dims.begin() + 1, r.x(0).dims.end());
   return Types{type};
 }

@@ -1,5 +1,9 @@
 // What each op of a graph computes. Attributes are in braces, optional ones in brackets; T is a tensor of the operand's
-// type unless said otherwise. All tensors are f32, s32 or u8 (a truth value: 0 or 1).
+// type unless said otherwise. All tensors are f32, s32 or u8 (a truth value: 0 or 1), and constants also bf16 or f16.
+//
+// bf16 and f16 are how weights are stored: matmul's b and gather's x may be, and count as the f32 that their elements
+// widen to exactly; results are f32. reshape, transpose, slice and concatenate move them. No other operand, no input,
+// state or output is.
 //
 // Elements. No implicit broadcasting: operands have one shape.
 //   constant {value}                     a constant of the graph
@@ -21,7 +25,7 @@
 //                                        symbolic dimension that is taken whole
 //   concatenate {axis}
 //   gather(x, indices)                   rows of x: result[i.., j..] = x[indices[i..], j..]. An index out of range is
-//                                        an error
+//                                        an error. f32 for x of bf16 or f16
 //   dynamic_slice(x, start..) {sizes}    start is clamped so that the slice fits, as StableHLO says
 //   dynamic_update_slice(x, update, start..)
 //

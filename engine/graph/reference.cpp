@@ -3,7 +3,9 @@
 #include "engine/graph/reference.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "engine/base/half.h"
 #include "engine/base/memory.h"
 #include "engine/base/printable.h"
 #include "engine/graph/infer.h"
@@ -175,14 +177,14 @@ class Evaluation {
     const Constant& c = *n.constant;
     std::vector<int64_t> shape;
     for (const Dim& d : c.type.dims) shape.push_back(d.value());
-    if (!c.splat) {
+    if (!c.splat && !c.runs) {
       views_[static_cast<size_t>(n.results[0])] = {c.type.dtype, std::move(shape), c.data.data()};
       return {};
     }
     if (c.type.bytes() > kAskFirst && c.type.bytes() > available_memory(""))
       return resource_exhausted(fmt::format("{}: there is no memory for {}", printable(n.name), to_string(c.type)));
     Tensor t = Tensor::make(c.type.dtype, std::move(shape));
-    for (size_t i = 0; i < t.data.size(); ++i) t.data[i] = c.data[i % c.data.size()];
+    c.write_out(t.data.data());
     keep(n.results[0], std::move(t));
     return {};
   }
@@ -237,6 +239,16 @@ class Evaluation {
 }  // namespace
 
 View view_of(const Tensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data.data()}; }
+
+std::vector<float> widened(const View& weights) {
+  std::vector<float> wide(static_cast<size_t>(weights.elements()));
+  for (size_t i = 0; i < wide.size(); ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, weights.data + i * sizeof bits, sizeof bits);
+    wide[i] = weights.dtype == DType::kBf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+  }
+  return wide;
+}
 
 int64_t View::elements() const {
   int64_t n = 1;

@@ -58,8 +58,9 @@ Status matmul_op(const Call& c) {
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < c.shape(0).size(); ++i) rows *= c.shape(0)[i];
   std::vector<float> sums(static_cast<size_t>(rows * n));
+  const std::vector<float> wide = is_16bit_float(c.operands[1].dtype) ? widened(c.operands[1]) : std::vector<float>();
   ordered_matmul({.m = rows, .n = n, .k = k, .b_row = nt ? 1 : n, .b_column = nt ? k : 1}, c.x<float>(0).data(),
-                 c.x<float>(1).data(), sums.data());
+                 wide.empty() ? c.x<float>(1).data() : wide.data(), sums.data());
   HONE_ASSIGN_OR_RETURN(const std::vector<matmul::EpilogueOp> ops, parse_epilogue(c.node.text("epilogue")));
   for (int64_t i = 0; i < rows; ++i) {
     std::vector<float> row(sums.begin() + i * n, sums.begin() + (i + 1) * n);

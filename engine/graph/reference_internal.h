@@ -22,6 +22,7 @@ struct View {
   }
 };
 View view_of(const Tensor& tensor);
+std::vector<float> widened(const View& weights);  // of bf16 or f16: what its elements count as
 
 struct Call {
   const Node& node;

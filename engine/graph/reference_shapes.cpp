@@ -50,13 +50,21 @@ void concatenate(const Call& c) {
 
 Status gather(const Call& c) {
   const int64_t rows = c.shape(0)[0];
-  int64_t row = element_bytes(c);
-  for (size_t i = 1; i < c.shape(0).size(); ++i) row *= c.shape(0)[i];
+  const DType stored = c.operands[0].dtype;
+  int64_t row = dtype_bytes(stored), columns = 1;
+  for (size_t i = 1; i < c.shape(0).size(); ++i) columns *= c.shape(0)[i];
+  row *= columns;
   const auto indices = c.x<int32_t>(1);
   for (size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0 || indices[i] >= rows)
       return c.fail("index {} at {} is not in 0..{}, the rows of operand 0 (x)", indices[i], i, rows - 1);
-    std::copy_n(c.operands[0].data + indices[i] * row, row, c.results[0].data.data() + static_cast<int64_t>(i) * row);
+    const std::byte* from = c.operands[0].data + indices[i] * row;
+    if (is_16bit_float(stored)) {
+      const std::vector<float> wide = widened({stored, {columns}, from});
+      std::copy(wide.begin(), wide.end(), c.y<float>().begin() + static_cast<int64_t>(i) * columns);
+    } else {
+      std::copy_n(from, row, c.results[0].data.data() + static_cast<int64_t>(i) * row);
+    }
   }
   return {};
 }

@@ -67,7 +67,7 @@ std::string spell(const Constant& c, int64_t i) {
     case DType::kS32:
       return std::to_string(c.s32_at(i));
     case DType::kU8:
-      return std::to_string(static_cast<int>(c.data[c.splat ? 0 : static_cast<size_t>(i)]));
+      return std::to_string(c.u8_at(i));
     case DType::kBf16:
     case DType::kF16:
       return fmt::format("{:#06x}", c.bits16_at(i));

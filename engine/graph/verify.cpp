@@ -53,6 +53,7 @@ class Verifier {
   Status check_position() const;
   Status check_dim(const Dim& dim, const std::string& where) const;
   Status check_dims(const TensorType& type, const std::string& where) const;
+  Status check_computed(const TensorType& type, const std::string& where) const;
   Status check_structure();
   Status check_operands(const Node& n) const;
   Status check_results(const Node& n);
@@ -110,6 +111,12 @@ Status Verifier::check_dims(const TensorType& type, const std::string& where) co
   return {};
 }
 
+// What a caller gives, gets, or finds again: not in the dtypes that weights are stored in.
+Status Verifier::check_computed(const TensorType& type, const std::string& where) const {
+  if (!is_16bit_float(type.dtype)) return {};
+  return wrong("{} is {}: bf16 and f16 are for constants, as weights", where, to_string(type));
+}
+
 // Ids lead somewhere, definitions precede uses.
 Status Verifier::check_structure() {
   const auto is_value = [&](ValueId v) { return v >= 0 && static_cast<size_t>(v) < g_.value_count(); };
@@ -126,8 +133,10 @@ Status Verifier::check_structure() {
     HONE_RETURN_IF_ERROR(check_operands(n));
     HONE_RETURN_IF_ERROR(check_results(n));
   }
-  for (const ValueId v : g_.outputs())
+  for (const ValueId v : g_.outputs()) {
     if (!is_value(v) || !defined_.contains(v)) return wrong("output {} is not a value of the graph", v);
+    HONE_RETURN_IF_ERROR(check_computed(g_.value(v).type, fmt::format("output {}", printable(g_.value(v).name))));
+  }
   return {};
 }
 
@@ -189,12 +198,14 @@ Status Verifier::check_names() const {
 
 Status Verifier::check_input(const Value& v) const {
   if (v.kind != ValueKind::kInput) return wrong("value {} is in the list of inputs and is none", printable(v.name));
+  HONE_RETURN_IF_ERROR(check_computed(v.type, name_of(v)));
   return check_dims(v.type, name_of(v));
 }
 
 Status Verifier::check_state(const Value& v) const {
   if (v.kind != ValueKind::kState) return wrong("value {} is in the list of states and is none", printable(v.name));
   HONE_RETURN_IF_ERROR(check_dims(v.type, name_of(v)));
+  HONE_RETURN_IF_ERROR(check_computed(v.type, name_of(v)));
   if (!v.type.is_static()) return wrong("{} is {} and must be static", name_of(v), to_string(v.type));
   const bool appended = v.uses.size() == 1 && v.uses[0].operand == 0 && g_.node(v.uses[0].node).op == OpKind::kv_append;
   if (!appended || g_.is_output(v.id))
@@ -227,11 +238,17 @@ Status Verifier::check_constant(const Node& n) const {
   if (!(c.type == type))
     return wrong("{}: its elements are {} and its result {}", name_of(n), to_string(c.type), to_string(type));
   const int64_t bytes = c.splat ? dtype_bytes(type.dtype) : type.bytes();
-  if (static_cast<int64_t>(c.data.size()) != bytes)
-    return wrong("{}: has {} bytes of elements and {} needs {}", name_of(n), c.data.size(), to_string(type), bytes);
-  if (type.dtype == DType::kU8 &&
-      std::any_of(c.data.begin(), c.data.end(), [](std::byte b) { return b > std::byte{1}; }))
-    return wrong("{}: elements of u8 are truth values, 0 or 1", name_of(n));
+  if (c.runs && (c.splat || !c.data.empty())) return wrong("{}: has runs, and elements of its own too", name_of(n));
+  if (c.stored_bytes() != bytes)
+    return wrong("{}: has {} bytes of elements and {} needs {}", name_of(n), c.stored_bytes(), to_string(type), bytes);
+  for (const Bytes piece : c.pieces()) {
+    if (static_cast<int64_t>(piece.size()) % dtype_bytes(type.dtype) != 0)
+      return wrong("{}: a run of {} bytes is not one of whole elements of {}", name_of(n), piece.size(),
+                   to_string(type));
+    if (type.dtype == DType::kU8 &&
+        std::any_of(piece.begin(), piece.end(), [](std::byte b) { return b > std::byte{1}; }))
+      return wrong("{}: elements of u8 are truth values, 0 or 1", name_of(n));
+  }
   return {};
 }
 

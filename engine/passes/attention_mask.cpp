@@ -79,11 +79,6 @@ bool adds_only(const HalfPlane& p, graph::ValueId scalar, int64_t times) {
          p.rule.scalars.begin()->second == times;
 }
 
-double element(const Constant& c, int64_t i) {
-  return c.type.dtype == DType::kF32 ? c.f32_at(i)
-                                     : static_cast<double>(std::to_integer<int>(c.data[static_cast<size_t>(i)]));
-}
-
 }  // namespace
 
 std::optional<std::vector<HalfPlane>> half_planes(const Graph& g, const View& condition, bool inverted) {
@@ -147,7 +142,7 @@ bool is_causal_constant(const Graph& g, const Mask& mask, const Scores& s) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < keys; ++j) {
       const bool seen = j <= i + keys - rows;
-      const double e = element(*c, i * keys + j);
+      const double e = c->number_at(i * keys + j);
       const bool says = mask.condition ? (e != 0) != mask.inverted : e == 0;
       if (says != seen || (!mask.condition && !seen && !hides(e))) return false;
     }

@@ -282,7 +282,7 @@ class Simplifier {
   }
 
   static bool same_elements(const graph::Constant& a, const graph::Constant& b) {
-    return a.splat == b.splat && a.data.size() == b.data.size() && a.data.size() <= kSmallBytes &&
+    return a.splat == b.splat && !a.runs && !b.runs && a.data.size() == b.data.size() && a.data.size() <= kSmallBytes &&
            std::equal(a.data.begin(), a.data.end(), b.data.begin());
   }
 

@@ -167,6 +167,7 @@ class Fusion {
   std::string why_apart(const Node& gate, const Node& up) const {
     if (gate.operands[0] != up.operands[0]) return "they read different values";
     if (!joinable(gate) || !joinable(up)) return "their weights are not constants";
+    if (type(gate.operands[1]).dtype != type(up.operands[1]).dtype) return "their weights are of different types";
     if (gate.text("layout") != up.text("layout") || gate.text("epilogue") != up.text("epilogue"))
       return "they are laid out differently";
     const Dim& ff = type(gate.results[0]).dims.back();
@@ -188,7 +189,7 @@ class Fusion {
     const ValueId joined = r_.add(OpKind::concatenate, parts, {{"axis", static_cast<int64_t>(axis) + 1}});
     Shape flat = dims;
     flat[axis] = 2 * columns;
-    return r_.add_typed(OpKind::reshape, {joined}, {}, {DType::kF32, std::move(flat)}, name);
+    return r_.add_typed(OpKind::reshape, {joined}, {}, {type(gate).dtype, std::move(flat)}, name);
   }
 
   void interleave(NodeId swiglu, const Node& gate, const Node& up) {
@@ -248,8 +249,8 @@ class Fusion {
     const Node& m = g_.node(first);
     const auto belongs = [&](const Node& n) {
       return n.op == OpKind::matmul && n.operands[0] == m.operands[0] && joinable(n) &&
-             n.text("layout") == m.text("layout") && n.text("epilogue") == m.text("epilogue") &&
-             reaches_attention(n.results[0], kFarthestAttention);
+             type(n.operands[1]).dtype == type(m.operands[1]).dtype && n.text("layout") == m.text("layout") &&
+             n.text("epilogue") == m.text("epilogue") && reaches_attention(n.results[0], kFarthestAttention);
     };
     if (!belongs(m)) return;
     std::vector<NodeId> members;

@@ -41,6 +41,8 @@ std::string why_apart(const Graph& g, const Node& norm) {
     if (user.op != OpKind::matmul || use.operand != 0)
       return fmt::format("{} {} reads it as well", graph::op_info(user.op).name, user.name);
     if (!made_of_constants(g, user.operands[1])) return fmt::format("the weights of {} are not constant", user.name);
+    const DType stored = g.value(user.operands[1]).type.dtype;
+    if (stored != DType::kF32) return fmt::format("the weights of {} are {}", user.name, dtype_name(stored));
     if (user.text("epilogue").starts_with(kRowScale)) return fmt::format("{} scales its rows already", user.name);
   }
   return "";

@@ -21,12 +21,6 @@ constexpr int kMaxDepth = 64;
 // Elements that are looked at to see whether all are equal.
 constexpr int64_t kFewElements = 64;
 
-double element(const Constant& c, int64_t i) {
-  if (c.type.dtype == DType::kF32) return c.f32_at(i);
-  if (c.type.dtype == DType::kS32) return c.s32_at(i);
-  return static_cast<double>(std::to_integer<int>(c.data[c.splat ? 0 : static_cast<size_t>(i)]));
-}
-
 bool is_one(const Dim& d) { return d == Dim(1); }
 
 std::optional<double> uniform_at(const Graph& g, ValueId v, int depth) {
@@ -37,9 +31,9 @@ std::optional<double> uniform_at(const Graph& g, ValueId v, int depth) {
       const Constant& c = *n->constant;
       const int64_t elements = c.splat ? 1 : c.type.elements();
       if (elements < 1 || elements > kFewElements) return std::nullopt;
-      const double first = element(c, 0);
+      const double first = c.number_at(0);
       for (int64_t i = 1; i < elements; ++i)
-        if (element(c, i) != first) return std::nullopt;
+        if (c.number_at(i) != first) return std::nullopt;
       return first;
     }
     case OpKind::broadcast:

@@ -178,12 +178,20 @@ class Space {
 graph::Graph without_weights(const graph::Graph& graph) {
   graph::Graph light = graph;
   float value = 0.5F;
+  uint16_t bits = 1;
   for (const graph::NodeId id : light.order()) {
     graph::Node& n = light.node(id);
-    if (n.op != graph::OpKind::constant || n.constant->splat || n.constant->type.dtype != DType::kF32) continue;
-    if (n.constant->type.elements() <= kSmallConstant) continue;
-    n.constant = graph::Constant::splat_f32(n.constant->type, value);
-    value += 0x1p-16F;
+    if (n.op != graph::OpKind::constant || n.constant->splat) continue;
+    const graph::TensorType type = n.constant->type;
+    if (type.elements() <= kSmallConstant) continue;
+    if (is_16bit_float(type.dtype)) {
+      n.constant = graph::Constant::copy_of(type, std::as_bytes(std::span(&bits, 1)));
+      n.constant->splat = true;
+      ++bits;
+    } else if (type.dtype == DType::kF32) {
+      n.constant = graph::Constant::splat_f32(type, value);
+      value += 0x1p-16F;
+    }
   }
   return light;
 }

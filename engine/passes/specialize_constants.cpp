@@ -102,7 +102,7 @@ class Specialization {
       r_.note(mul.name, "weights times a factor for each column or row",
               fmt::format("computed once: {} bytes", w->type.bytes()));
       const std::vector<ValueId> read = {mul.operands[side], mul.operands[1 - side], wide->operands[0]};
-      Constant product = w->splat ? *w : scaled(*w, *factors, wide->integers("dims")[0] == 1);
+      Constant product = w->splat ? *w : scaled(w->contiguous(), *factors, wide->integers("dims")[0] == 1);
       r_.before(id);
       r_.replace(id, r_.constant(std::move(product)));
       erase_unused(read);
@@ -130,9 +130,9 @@ class Specialization {
       const Constant* scale = g_.constant(mul.operands[static_cast<size_t>(1 - side)]);
       if (m == nullptr || m->op != OpKind::matmul || scale == nullptr || !scale->splat) continue;
       const Constant* w = g_.constant(m->operands[1]);
-      if (w == nullptr || w->splat || !m->text("epilogue").empty() || !used_once(g_, m->results[0]) ||
-          !used_once(g_, m->operands[1]))
-        continue;
+      // Of a model's file they stay what its pages hold: there is nothing to copy and no key of what is scaled.
+      if (w == nullptr || w->splat || w->type.dtype != DType::kF32 || w->runs || !w->content_key.empty()) continue;
+      if (!m->text("epilogue").empty() || !used_once(g_, m->results[0]) || !used_once(g_, m->operands[1])) continue;
       const float factor = scale->f32_at(0);
       const auto scaled = exactly_scaled(*w, factor);
       if (!scaled) continue;

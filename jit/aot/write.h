@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ struct AotKernels {
 struct AotConstant {
   std::string name;  // in the graph's text
   std::span<const std::byte> data;
+  std::shared_ptr<const void> owner;  // of `data`
 };
 struct AotGraph {
   std::string text, policy;

@@ -83,10 +83,13 @@ Result<graph::Constant> read_constant(const std::string& graph, const std::strin
 
 Status write_constant(const std::string& graph, const graph::Node& node) {
   const graph::Constant& constant = *node.constant;
+  if (is_16bit_float(constant.type.dtype))
+    return unsupported(fmt::format("constant {} is {}: files of constants (.npy) have f32, s32 and u8",
+                                   printable(node.name), to_string(constant.type)));
   std::vector<int64_t> shape;
   for (const graph::Dim& d : constant.type.dims) shape.push_back(d.value());
   HONE_ASSIGN_OR_RETURN(NpyArray array, make_array(constant.type.dtype, shape));
-  if (!constant.data.empty()) std::memcpy(array.data.data(), constant.data.data(), constant.data.size());
+  if (!constant.splat) constant.write_out(reinterpret_cast<std::byte*>(array.data.data()));
   return write_npy(constant_path(graph, node.name), array);
 }
 

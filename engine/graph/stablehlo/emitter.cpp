@@ -24,7 +24,7 @@ std::string number_text(float value) {
 std::string element_at(const Constant& c, int64_t i) {
   if (c.type.dtype == DType::kF32) return number_text(c.f32_at(i));
   if (c.type.dtype == DType::kS32) return std::to_string(c.s32_at(i));
-  return c.data[static_cast<size_t>(i)] == std::byte{0} ? "false" : "true";
+  return c.u8_at(i) == 0 ? "false" : "true";
 }
 
 void nested(const Constant& c, size_t axis, int64_t* next, std::string* out) {
@@ -41,16 +41,17 @@ void nested(const Constant& c, size_t axis, int64_t* next, std::string* out) {
 }
 
 // In place: weights are some hundred megabytes.
-void append_blob(std::span<const std::byte> data, std::string* out) {
+void append_blob(const Constant& c, std::string* out) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   *out += "\"0x";
   const size_t begin = out->size();
-  out->resize(begin + data.size() * 2);
+  out->resize(begin + static_cast<size_t>(c.stored_bytes()) * 2);
   char* to = out->data() + begin;
-  for (const std::byte b : data) {
-    *to++ = kDigits[static_cast<unsigned>(b) >> 4];
-    *to++ = kDigits[static_cast<unsigned>(b) & 15];
-  }
+  for (const Bytes piece : c.pieces())
+    for (const std::byte b : piece) {
+      *to++ = kDigits[static_cast<unsigned>(b) >> 4];
+      *to++ = kDigits[static_cast<unsigned>(b) & 15];
+    }
   *out += '"';
 }
 
@@ -86,7 +87,7 @@ void append_literal(const Constant& c, std::string* out) {
   if (elements > 0 && c.splat) {
     *out += element_at(c, 0);
   } else if (elements > kInlineLiteral && c.type.dtype != DType::kU8) {
-    append_blob(c.data, out);
+    append_blob(c, out);
   } else if (elements > 0) {
     int64_t next = 0;
     nested(c, 0, &next, out);

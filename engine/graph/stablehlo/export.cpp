@@ -70,6 +70,10 @@ Result<std::string> Exporter::run() {
   if (!graph_.position.empty() && options_.sizes.contains(graph_.position))
     return invalid_argument(
         fmt::format("the position {} is an argument of the export and can have no size", graph_.position));
+  for (const NodeId id : graph_.order())
+    if (const Node& n = graph_.node(id); n.constant && is_16bit_float(n.constant->type.dtype))
+      return unsupported(fmt::format("constant {} is {}: weights of 16 bits are not exported; widen them to f32 first",
+                                     n.name, to_string(n.constant->type)));
   HONE_ASSIGN_OR_RETURN(const std::string head, header());
   HONE_ASSIGN_OR_RETURN(const std::string signature, arguments());
   for (const NodeId id : graph_.order()) HONE_RETURN_IF_ERROR(node(graph_.node(id)));

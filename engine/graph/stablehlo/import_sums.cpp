@@ -121,7 +121,7 @@ Importer::Entries Importer::reduce_truth(const Call& call, std::string_view by, 
   if (!start.dims.empty() || start.dtype != DType::kU8)
     return wrong(call, "the initial value must be a scalar of the operand's type");
   const Constant* c = graph_.constant(operands[1]);
-  const bool neutral = c != nullptr && (c->data[0] != std::byte{0}) == all;
+  const bool neutral = c != nullptr && (c->u8_at(0) != 0) == all;
   const TensorType number{.dtype = DType::kF32, .dims = x.dims};
   HONE_ASSIGN_OR_RETURN(const ValueId numbers, emit_value(call, OpKind::convert, {operands[0]}, {}, &number));
   bool moves = true;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/half.h"
 #include "engine/graph/attributes.h"
 #include "engine/graph/infer.h"
 #include "engine/graph/verify.h"
@@ -33,10 +34,10 @@ class Maker {
 
   Graph make(int nodes) {
     for (int tries = 0; static_cast<int>(g_.order().size()) < nodes && tries < 200 * nodes; ++tries) add_node();
-    for (int i = 0; i < 3; ++i) outputs_.push_back(value());
+    for (int i = 0; i < 3; ++i) add_output(value());
     for (const NodeId n : g_.order())
       for (const ValueId v : g_.node(n).results)
-        if (g_.value(v).uses.empty()) outputs_.push_back(v);
+        if (g_.value(v).uses.empty()) add_output(v);
     g_.set_outputs(outputs_);
     if (r_.chance(30)) g_.ambient_schedule = ScheduleHint{{"rows"}, {}};
     if (r_.chance(30)) g_.layouts["x"] = "padded \"4\"";
@@ -48,6 +49,9 @@ class Maker {
   }
 
  private:
+  void add_output(ValueId v) {
+    if (!is_16bit_float(g_.value(v).type.dtype)) outputs_.push_back(v);
+  }
   Dim dim() {
     switch (r_.below(8)) {
       case 0:
@@ -105,7 +109,7 @@ class Maker {
   }
 
   Constant constant() {
-    TensorType t{dtype(), {}};
+    TensorType t{r_.chance(15) ? r_.one_of({DType::kBf16, DType::kF16}) : dtype(), {}};
     for (int64_t n = r_.below(4); n > 0; --n) t.dims.emplace_back(r_.one_of<int64_t>({1, 2, 4}));
     const bool splat = r_.chance(30);
     std::vector<std::byte> bytes;
@@ -115,6 +119,10 @@ class Maker {
       if (executable_) f = r_.uniform(-2, 2);
       if (t.dtype == DType::kU8) {
         bytes.push_back(std::byte{r_.chance(50)});
+      } else if (is_16bit_float(t.dtype)) {
+        const uint16_t bits = t.dtype == DType::kBf16 ? f32_to_bf16(f) : f32_to_f16(f);
+        const auto* from = reinterpret_cast<const std::byte*>(&bits);
+        bytes.insert(bytes.end(), from, from + 2);
       } else {
         const auto* from = t.dtype == DType::kF32 ? reinterpret_cast<const std::byte*>(&f)
                                                   : reinterpret_cast<const std::byte*>(&small);

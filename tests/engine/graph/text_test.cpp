@@ -105,6 +105,7 @@ TEST(GraphText, RandomGraphsReadBack) {
       ASSERT_EQ(a.name, b.name);
       ASSERT_EQ(a.schedule, b.schedule);
       if (!a.constant) continue;
+      ASSERT_EQ(a.constant->type, b.constant->type);
       ASSERT_EQ(a.constant->splat, b.constant->splat);
       ASSERT_TRUE(std::equal(a.constant->data.begin(), a.constant->data.end(), b.constant->data.begin(),
                              b.constant->data.end()));
@@ -144,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{with("%y = sort(%x) : f32[2, 3]"), "line 3, column 6: there is no op 'sort'"},
         Bad{with("%y = neg(%x) : f32[2, 4]"), "line 3, column 6: neg: %y is f32[2, 4] and must be f32[2, 3]"},
         Bad{with("%y = neg(%x) : f32[2, s]"), "line 3, column 16: symbol 's' is not declared"},
-        Bad{with("%y = neg(%x) : f16[2, 3]"), "line 3, column 16: 'f16' is no element type"},
+        Bad{with("%y = neg(%x) : f64[2, 3]"), "line 3, column 16: 'f64' is no element type"},
         Bad{with("%y = neg(%x) : f32[2, 3"), "line 4, column 1: expected ',' or ']'"},
         Bad{with("%y = neg(%x) : f32[2, -3]"), "line 3, column 16: the type is f32[2, -3]: dimension 1"},
         Bad{with("%y = neg(%x) : f32[2, 99999999999999999999]"), "line 3, column 23: '99999999999999999999' is no dim"},

@@ -98,6 +98,22 @@ INSTANTIATE_TEST_SUITE_P(
                [](Graph& g) { g.node(node_of(g, "w")).constant = elements("f32[4]", 12); }},
         Damage{"has 16 bytes of elements and f32[4] needs 4",
                [](Graph& g) { g.node(node_of(g, "w")).constant->splat = true; }},
+        Damage{"has 12 bytes of elements and f32[4] needs 16",
+               [](Graph& g) {
+                 const Constant w = *g.node(node_of(g, "w")).constant;
+                 g.node(node_of(g, "w")).constant =
+                     Constant::of_runs(w.type, {w.data.subspan(8, 8), w.data.subspan(0, 4)}, w.owner);
+               }},
+        Damage{"a run of 6 bytes is not one of whole elements",
+               [](Graph& g) {
+                 const Constant w = *g.node(node_of(g, "w")).constant;
+                 g.node(node_of(g, "w")).constant =
+                     Constant::of_runs(w.type, {w.data.subspan(0, 6), w.data.subspan(0, 10)}, w.owner);
+               }},
+        Damage{"input half is bf16[4]: bf16 and f16 are for constants",
+               [](Graph& g) { g.add_input("half", type_of("bf16[4]")); }},
+        Damage{"output half is f16[2]: bf16 and f16 are for constants",
+               [](Graph& g) { g.set_outputs({g.result(g.add_constant(elements("f16[2]", 4), "half"))}); }},
         Damage{"truth values",
                [](Graph& g) {
                  const std::byte two[] = {std::byte{0}, std::byte{2}};

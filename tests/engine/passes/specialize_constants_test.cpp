@@ -64,6 +64,86 @@ TEST(PassesSpecializeConstants, ReshapesAndWholeRowsShareTheirElements) {
   EXPECT_EQ(n->constant->data.data(), elements + 2 * 6 * 4);
 }
 
+// Of `rows` rows of 16-bit elements, in memory of its own, as a mapped file has them.
+graph::Constant stored(int64_t rows, int64_t columns, int seed, std::string key) {
+  std::vector<uint16_t> bits(static_cast<size_t>(rows * columns));
+  for (size_t i = 0; i < bits.size(); ++i)
+    bits[i] = static_cast<uint16_t>(0x3f00 + (i * 7 + static_cast<size_t>(seed)) % 199);
+  graph::Constant c = graph::Constant::copy_of({DType::kBf16, {rows, columns}}, std::as_bytes(std::span(bits)));
+  c.content_key = std::move(key);
+  return c;
+}
+
+struct Layer {
+  Compilation compilation;
+  std::vector<const std::byte*> weights;
+};
+
+// All of a layer's projections that are joined: q, k and v, gate and up.
+Layer layer(const std::string& model) {
+  Exported e;
+  Layer l;
+  const auto weights = [&](int64_t rows, const char* name, int seed) {
+    const ValueId v = e.constant(stored(rows, 256, seed, model.empty() ? "" : model + ":" + name), name);
+    l.weights.push_back(e.graph().constant(v)->data.data());
+    return v;
+  };
+  const ValueId x = e.f32("x", {3, 256});
+  const auto heads = [&](int64_t count, const char* name, int seed) {
+    return e.reshape(e.matmul(x, weights(count * 64, name, seed), name), {3, count, 64});
+  };
+  const ValueId q = heads(4, "q", 1), k = heads(2, "k", 2), v = heads(2, "v", 3);
+  const ValueId a = e.reshape(e.attention(q, k, v, {}), {3, 256});
+  const ValueId gate = e.matmul(a, weights(64, "gate", 4), "gate"), up = e.matmul(a, weights(64, "up", 5), "up");
+  e.output(e.swiglu(gate, up));
+  l.compilation = e.compilation();
+  return l;
+}
+
+TEST(PassesSpecializeConstants, JoinedWeightsAreRunsWhereTheyLie) {
+  Layer l = layer("model");
+  const graph::Graph before = l.compilation.graph;
+  ASSERT_TRUE(run_passes(l.compilation, {.last = "specialize_constants"}).ok());
+  EXPECT_TRUE(verify(l.compilation.graph).ok()) << verify(l.compilation.graph).message();
+  expect_same(before, l.compilation.graph, 0);
+  ASSERT_EQ(count(l.compilation, OpKind::matmul), 2) << print(l.compilation);
+  std::vector<const graph::Constant*> joined;
+  for (const graph::NodeId id : l.compilation.graph.order())
+    if (const graph::Node& n = l.compilation.graph.node(id); n.op == OpKind::matmul)
+      joined.push_back(l.compilation.graph.constant(n.operands[1]));
+  ASSERT_TRUE(joined[0]->runs && joined[1]->runs);
+  EXPECT_EQ(joined[0]->type.dims[0], Dim(512));
+  EXPECT_EQ(joined[0]->runs->size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ((*joined[0]->runs)[i].data(), l.weights[i]);
+  ASSERT_EQ(joined[1]->runs->size(), 8u) << "16 rows of each in turn";
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ((*joined[1]->runs)[i].data(), l.weights[3 + i % 2] + i / 2 * 16 * 256 * 2);
+    EXPECT_EQ((*joined[1]->runs)[i].size(), 16u * 256 * 2);
+  }
+}
+
+// Equal keys only for equal elements; without keys none.
+TEST(PassesSpecializeConstants, JoinedWeightsHaveTheKeysOfTheirParts) {
+  const auto keys = [](const std::string& model) {
+    Layer l = layer(model);
+    EXPECT_TRUE(run_passes(l.compilation, {.last = "specialize_constants"}).ok());
+    std::vector<std::string> found;
+    for (const graph::NodeId id : l.compilation.graph.order())
+      if (const graph::Node& n = l.compilation.graph.node(id); n.op == OpKind::matmul)
+        found.push_back(l.compilation.graph.constant(n.operands[1])->content_key);
+    return found;
+  };
+  const std::vector<std::string> one = keys("model"), other = keys("another");
+  EXPECT_EQ(one, keys("model"));
+  ASSERT_EQ(one.size(), 2u);
+  EXPECT_FALSE(one[0].empty() || one[1].empty());
+  EXPECT_NE(one[0], one[1]);
+  EXPECT_NE(one[0], other[0]);
+  EXPECT_NE(one[1], other[1]);
+  EXPECT_LE(std::max(one[0].size(), one[1].size()), 200u);
+  EXPECT_EQ(keys(""), (std::vector<std::string>{"", ""}));
+}
+
 TEST(PassesSpecializeConstants, FrequenciesAndMasksAreComputedRowsAreNotRepeated) {
   const Compilation c = specialized([](Exported& e) {
     const ValueId f = e.bin(OpKind::pow, e.fill(10000, {4}), e.times(e.iota(0, {4}, DType::kF32), -0.25));

@@ -273,6 +273,15 @@ TEST(StablehloExport, HeadsThatAreNoMultipleAreRefused) {
   EXPECT_TRUE(export_stablehlo(graph, {.sizes = {{"h", 8}}}).ok());
 }
 
+TEST(StablehloExport, WeightsOf16BitsAreRefused) {
+  Builder b("half");
+  const ValueId w = b.constant(Constant::copy_of({DType::kBf16, {2, 1}}, std::vector<std::byte>(4)), "w");
+  b.output(b.matmul(b.input("x", {kF32, {Dim(3), Dim(1)}}), w));
+  const Result<std::string> text = export_stablehlo(finish(b), {});
+  ASSERT_FALSE(text.ok());
+  EXPECT_THAT(std::string(text.status().message()), HasSubstr("constant w is bf16[2, 1]: weights of 16 bits"));
+}
+
 // ---- states ----
 
 // A layer with a cache: norm, q, k, v, rope, append, attention, residual.
