@@ -61,6 +61,9 @@ static_assert(static_cast<int>(hone::Epilogue::kBias) == HONE_EPILOGUE_BIAS &&
               static_cast<int>(hone::Epilogue::kSwiglu) == HONE_EPILOGUE_SWIGLU &&
               static_cast<int>(hone::Epilogue::kRowScale) == HONE_EPILOGUE_ROW_SCALE);
 
+static_assert(static_cast<int>(hone::WeightType::kF32) == HONE_WEIGHT_F32 &&
+              static_cast<int>(hone::WeightType::kF16) == HONE_WEIGHT_F16);
+
 const char* text(const char* s) { return s == nullptr ? "" : s; }
 
 hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
@@ -72,9 +75,13 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
                                   " exceeds HONE_MAX_EXPECTED_M");
   const int b = hone::c_api::number_of(c.b);
   if (b != HONE_LAYOUT_NN && b != HONE_LAYOUT_NT) return hone::invalid_argument("b is not a hone_layout");
+  const int type = hone::c_api::number_of(c.weight_type);
+  if (type < HONE_WEIGHT_F32 || type > HONE_WEIGHT_F16)
+    return hone::invalid_argument("weight_type is not a hone_weight_type");
   hone::MatmulSpec spec{.n = c.n,
                         .k = c.k,
                         .b = b == HONE_LAYOUT_NN ? hone::Layout::kNn : hone::Layout::kNt,
+                        .weight_type = static_cast<hone::WeightType>(type),
                         .lda = c.lda,
                         .ldb = c.ldb,
                         .ldc = c.ldc,
@@ -104,6 +111,7 @@ Status spec_to_c(const hone::MatmulSpec& spec, hone_matmul_spec* c) {
   *c = {};
   c->n = spec.n, c->k = spec.k;
   c->b = spec.b == hone::Layout::kNn ? HONE_LAYOUT_NN : HONE_LAYOUT_NT;
+  c->weight_type = static_cast<hone_weight_type>(spec.weight_type);
   c->lda = spec.lda, c->ldb = spec.ldb, c->ldc = spec.ldc;
   c->batch = spec.batch, c->stride_a = spec.stride_a, c->stride_b = spec.stride_b, c->stride_c = spec.stride_c;
   c->alpha = spec.alpha, c->beta = spec.beta;
@@ -213,7 +221,7 @@ hone_status hone_matmul_prepare(const hone_engine* engine, const hone_matmul_spe
   return prepare(engine, spec, matmul, [](const hone::Engine& e, const hone::MatmulSpec& s) { return e.prepare(s); });
 }
 
-hone_status hone_matmul_prepare_weights(const hone_engine* engine, const hone_matmul_spec* spec, const float* weights,
+hone_status hone_matmul_prepare_weights(const hone_engine* engine, const hone_matmul_spec* spec, const void* weights,
                                         hone_matmul** matmul) {
   return prepare(engine, spec, matmul,
                  [&](const hone::Engine& e, const hone::MatmulSpec& s) { return e.prepare(s, weights); });

@@ -211,12 +211,17 @@ Result<Engine> Engine::create(const EngineOptions& options) {
   return guarded([&] { return create_engine(options); });
 }
 
-Result<Matmul> Engine::prepare(const MatmulSpec& spec, const float* weights) const {
-  return guarded([&] { return Matmul::Impl::create(state_, spec, weights, /*constant=*/true); });
+Result<Matmul> Engine::prepare(const MatmulSpec& spec, const void* weights) const {
+  const WeightSource source{.elements = [weights] { return weights; }, .content_key = {}};
+  return EngineAccess::prepare(*this, spec, source);
+}
+
+Result<Matmul> EngineAccess::prepare(const Engine& engine, const MatmulSpec& spec, const WeightSource& weights) {
+  return guarded([&] { return Matmul::Impl::create(engine.state_, spec, &weights); });
 }
 
 Result<Matmul> Engine::prepare(const MatmulSpec& spec) const {
-  return guarded([&] { return Matmul::Impl::create(state_, spec, nullptr, /*constant=*/false); });
+  return guarded([&] { return Matmul::Impl::create(state_, spec, nullptr); });
 }
 
 Status Engine::load_package(const std::string& path) {

@@ -181,7 +181,7 @@ Status Experts::Impl::combine(const Work& work) const {
 int64_t Experts::Impl::weight_bytes() const {
   int64_t bytes = 0;
   for (const std::optional<ExpertBank>* bank : {&gate_up_, &gate_, &up_, &down_})
-    if (*bank) bytes += (*bank)->weights.memory.size();
+    if (*bank) bytes += std::ssize((*bank)->weights.bytes);
   return bytes;
 }
 

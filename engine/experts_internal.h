@@ -24,7 +24,7 @@ struct ExpertBank {
   PackedWeights weights;
 
   const float* of(int64_t expert) const {
-    return weights.memory.as<float>().data() + expert * weights.layout.batch_stride;
+    return reinterpret_cast<const float*>(weights.bytes.data()) + expert * weights.layout.batch_stride;
   }
 };
 

@@ -19,7 +19,7 @@ Status Matmul::Impl::run(const MatmulCall& call) {
                                   .gate = call.gate,
                                   .residual = call.residual,
                                   .row_scale = call.row_scale};
-  if (problem.b == matmul::BLayout::kPacked) operands.b = weights_.memory.as<float>().data();
+  if (problem.b == matmul::BLayout::kPacked) operands.b = weights_.bytes.data();
   HONE_RETURN_IF_ERROR(matmul::check_overlap(problem, operands, weights_.layout));
   HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_.ready_for(call.m));
   return ready->run(problem, operands, weights_.layout);
@@ -34,20 +34,25 @@ Result<PlanInfo> Matmul::Impl::plan(int64_t m) {
 
 // ---- preparing ----
 
-Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const MatmulSpec& spec, const float* weights,
-                                    bool constant) {
+Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const MatmulSpec& spec,
+                                    const WeightSource* weights) {
   for (int64_t m : spec.expected_m)
     if (m < 0) return invalid_argument(fmt::format("expected_m has {}; rows cannot be negative", m));
   if (spec.max_m < 0) return invalid_argument(fmt::format("max_m={} is negative", spec.max_m));
   HONE_ASSIGN_OR_RETURN(matmul::MatmulProblem problem, problem_of(spec));
+  if (weights == nullptr && problem.dtype != DType::kF32)
+    return invalid_argument(
+        fmt::format("weight_type is {}, but B comes with each call, which is for f32: give prepare() "
+                    "the weights",
+                    dtype_name(problem.dtype)));
   std::shared_ptr<Impl> impl(new Impl(std::move(state), std::move(problem)));
-  if (constant) HONE_RETURN_IF_ERROR(impl->pack(spec, weights));
+  if (weights != nullptr) HONE_RETURN_IF_ERROR(impl->pack(spec, *weights));
   HONE_RETURN_IF_ERROR(impl->plans_.warm_up(spec.expected_m, spec.max_m));
   return Matmul(std::move(impl));
 }
 
 // The problem becomes that of packed weights.
-Status Matmul::Impl::pack(const MatmulSpec& spec, const float* weights) {
+Status Matmul::Impl::pack(const MatmulSpec& spec, const WeightSource& weights) {
   const matmul::MatmulProblem source = plans_.problem();
   HONE_ASSIGN_OR_RETURN(const MatmulPlans::Panels panels, plans_.pack_b(spec.expected_m));
   HONE_ASSIGN_OR_RETURN(weights_, pack_weights(*state_, source, weights, panels.width, panels.isa));

@@ -10,17 +10,18 @@ namespace hone {
 
 class Matmul::Impl {
  public:
-  static Result<Matmul> create(std::shared_ptr<Engine::State> state, const MatmulSpec& spec, const float* weights,
-                               bool constant);
+  // `weights`: null where B comes with each call.
+  static Result<Matmul> create(std::shared_ptr<Engine::State> state, const MatmulSpec& spec,
+                               const WeightSource* weights);
 
   Status run(const MatmulCall& call);
   Result<PlanInfo> plan(int64_t m);
-  int64_t weight_bytes() const { return weights_.memory.size(); }
+  int64_t weight_bytes() const { return std::ssize(weights_.bytes); }
 
  private:
   Impl(std::shared_ptr<Engine::State> state, matmul::MatmulProblem problem)
       : state_(std::move(state)), plans_(*state_, std::move(problem)) {}
-  Status pack(const MatmulSpec& spec, const float* weights);
+  Status pack(const MatmulSpec& spec, const WeightSource& weights);
 
   std::shared_ptr<Engine::State> state_;
   MatmulPlans plans_;

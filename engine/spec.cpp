@@ -33,6 +33,22 @@ Epilogue step_of(EpilogueOp op) {
   return Epilogue::kBias;  // not reached: the table has every op
 }
 
+constexpr std::array kWeightTypes = {std::pair{WeightType::kF32, DType::kF32},
+                                     std::pair{WeightType::kBf16, DType::kBf16},
+                                     std::pair{WeightType::kF16, DType::kF16}};
+
+Result<DType> dtype_of(WeightType type) {
+  for (const auto& [ours, theirs] : kWeightTypes)
+    if (ours == type) return theirs;
+  return invalid_argument(fmt::format("weight_type {} is not one of hone::WeightType", static_cast<int>(type)));
+}
+
+WeightType type_of(DType dtype) {
+  for (const auto& [ours, theirs] : kWeightTypes)
+    if (theirs == dtype) return ours;
+  return WeightType::kF32;  // not reached: the parser takes no others
+}
+
 Result<MatmulSpec> parse_spec(std::string_view text) {
   HONE_ASSIGN_OR_RETURN(const std::vector<matmul::MatmulProblem> problems, matmul::parse_problems(text));
   MatmulSpec spec;
@@ -45,6 +61,7 @@ Result<MatmulSpec> parse_spec(std::string_view text) {
   }
   spec.n = p.n, spec.k = p.k;
   spec.b = p.b == matmul::BLayout::kNn ? Layout::kNn : Layout::kNt;
+  spec.weight_type = type_of(p.dtype);
   spec.lda = p.lda, spec.ldb = p.ldb, spec.ldc = p.ldc;
   spec.batch = p.batch, spec.stride_a = p.sa, spec.stride_b = p.sb, spec.stride_c = p.sc;
   spec.alpha = p.alpha, spec.beta = p.beta;
@@ -59,7 +76,9 @@ Result<MatmulSpec> MatmulSpec::parse(std::string_view problem) {
 }
 
 Result<matmul::MatmulProblem> problem_of(const MatmulSpec& spec) {
-  matmul::MatmulProblem p{.n = spec.n,
+  HONE_ASSIGN_OR_RETURN(const DType dtype, dtype_of(spec.weight_type));
+  matmul::MatmulProblem p{.dtype = dtype,
+                          .n = spec.n,
                           .k = spec.k,
                           .b = spec.b == Layout::kNn ? matmul::BLayout::kNn : matmul::BLayout::kNt,
                           .lda = spec.lda,

@@ -58,10 +58,14 @@ class Engine::State {
   jit::PackageGenerator package_generator_;
 };
 
+struct WeightSource;
+
 // For code of the engine that prepares an op of its own.
 struct EngineAccess {
   // `engine` itself where it has no more threads than that, or `threads` is 0.
   static Result<Engine> with_threads(const Engine& engine, int threads);
+  // As Engine::prepare(spec, weights), of weights that may lie packed in a store already.
+  static Result<Matmul> prepare(const Engine& engine, const MatmulSpec& spec, const WeightSource& weights);
   static const std::shared_ptr<Engine::State>& state(const Engine& engine) { return engine.state_; }
   static Engine make(std::shared_ptr<Engine::State> state) { return Engine(std::move(state)); }
 };

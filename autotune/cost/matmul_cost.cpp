@@ -181,7 +181,8 @@ void core_times(Cost& cost, const MatmulProblem& p, const TransformProgram& t, c
 double l2_times(Cost& cost, const MatmulProblem& p, const TransformProgram& t, const Sizes& s,
                 const CostMachine& machine) {
   const double nr = s.nv * s.lanes, row_tiles = ceil_div(s.m, s.mr);
-  const double panel = s.kc * nr * 4, rows = s.kc * s.mr * 4;
+  const auto bytes = static_cast<double>(p.bytes_b());
+  const double panel = s.kc * nr * bytes, rows = s.kc * s.mr * 4;
   const bool ji = t.order == matmul::TileOrder::kJi;
   const auto l1 = static_cast<double>(machine.caches.l1d), l2 = static_cast<double>(machine.caches.l2);
   // Every row tile reads its panel again (from L1 when the panel fits beside A's rows, else from L2), and every panel
@@ -189,7 +190,7 @@ double l2_times(Cost& cost, const MatmulProblem& p, const TransformProgram& t, c
   const bool fits = panel + rows <= l1 && !(ji && reads_nn_in_place(p, t));
   const double b_passes = fits && ji ? ceil_div(s.m, s.mc) : row_tiles;
   const double a_passes = fits && !ji ? ceil_div(s.n, s.nc) : ceil_div(s.n, nr);
-  const double b = s.batch * 4 * s.k * s.n / machine.l2_gbs, a = s.batch * 4 * s.m * s.k / machine.l2_gbs;
+  const double b = s.batch * bytes * s.k * s.n / machine.l2_gbs, a = s.batch * 4 * s.m * s.k / machine.l2_gbs;
   cost.l2 = b * b_passes + a * a_passes;
   // Columns of nn are read in place as short runs a row apart: what is to be used again by the next rows may not find
   // room in L2, however small it is.
@@ -212,7 +213,7 @@ double dram_slowdown(const MatmulProblem& p, const TransformProgram& t, const Si
   if (t.pack_b == PackB::kNone && !t.prefetch_next)
     factor *= 1 + kLateFactor * (1 - std::min(1.0, t.prefetch_b * b_step_ns / kDramLatencyNs));
   if (t.pack_b == PackB::kNone && t.prefetch_next) {
-    const double panel = s.kc * s.nv * s.lanes * 4;
+    const double panel = s.kc * s.nv * s.lanes * static_cast<double>(p.bytes_b());
     factor *= 1 + kCrowdedFactor * std::min(1.0, 2 * panel / static_cast<double>(machine.caches.l2));
   }
   if (p.b == BLayout::kPacked) {
@@ -237,14 +238,15 @@ MemoryTimes memory_times(const MatmulProblem& p, const TransformProgram& t, cons
                          const CostMachine& machine) {
   const double last = std::max(static_cast<double>(machine.caches.l2), static_cast<double>(machine.caches.l3_share));
   const double gbs = dram_gbs(machine, threads);
-  auto reads = [&](double elements, double passes) {
-    const double bytes = elements * 4;
+  const auto of_b = static_cast<double>(p.bytes_b());
+  auto reads = [&](double elements, double passes, double element = 4) {
+    const double bytes = elements * element;
     const double first = machine.cold || bytes > last ? bytes : 0;
     return s.batch * (first + (bytes > last ? bytes * (passes - 1) : 0)) / gbs;
   };
-  const double step = std::max(s.mr * s.nv / kFmaPipes / ghz, 4 * s.nv * s.lanes / machine.dram_gbs_1t);
-  const double b_passes = s.kc * s.nc * 4 <= last ? 1 : ceil_div(s.m, s.mc);
-  return {.b = reads(s.k * s.n, b_passes) * dram_slowdown(p, t, s, step, machine),
+  const double step = std::max(s.mr * s.nv / kFmaPipes / ghz, of_b * s.nv * s.lanes / machine.dram_gbs_1t);
+  const double b_passes = s.kc * s.nc * of_b <= last ? 1 : ceil_div(s.m, s.mc);
+  return {.b = reads(s.k * s.n, b_passes, of_b) * dram_slowdown(p, t, s, step, machine),
           .rest = reads(s.m * s.k, ceil_div(s.n, s.nc)) + reads(s.m * s.n, k_passes(s, t)) * 2};
 }
 

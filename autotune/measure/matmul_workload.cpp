@@ -69,7 +69,7 @@ class MatmulWorkload final : public Workload {
   }
   Status run(const Compiled& candidate, runtime::Schedule& schedule, const MatmulProblem& shape,
              const matmul::MatmulOperands& operands);
-  Result<const float*> guarded_b(int64_t width);
+  Result<const void*> guarded_b(int64_t width);
 
   const MatmulProblem problem_;
   const std::string node_ = matmul::to_string(problem_);  // what a trace calls it
@@ -88,16 +88,16 @@ Status MatmulWorkload::run(const Compiled& candidate, runtime::Schedule& schedul
   return {};
 }
 
-Result<const float*> MatmulWorkload::guarded_b(int64_t width) {
-  const std::span<const float> real = operands_.b(width);
-  const auto bytes = static_cast<int64_t>(real.size_bytes());
-  if (bytes > kGuardedB) return real.data();
+Result<const void*> MatmulWorkload::guarded_b(int64_t width) {
+  const std::span<const std::byte> real = operands_.b(width);
+  const auto bytes = static_cast<int64_t>(real.size());
+  if (bytes > kGuardedB) return static_cast<const void*>(real.data());
   const auto at = guarded_b_.find(width);
-  if (at != guarded_b_.end()) return at->second.as<float>().data();
+  if (at != guarded_b_.end()) return static_cast<const void*>(at->second.data());
   if (static_cast<int64_t>(guarded_b_.size() + 1) * bytes > kGuardedBTotal) guarded_b_.clear();
-  HONE_ASSIGN_OR_RETURN(GuardedBuffer copy, guarded(static_cast<int64_t>(real.size())));
-  std::copy(real.begin(), real.end(), copy.as<float>().begin());
-  return guarded_b_.emplace(width, std::move(copy)).first->second.as<float>().data();
+  HONE_ASSIGN_OR_RETURN(GuardedBuffer copy, GuardedBuffer::create(bytes));
+  std::ranges::copy(real, copy.data());
+  return static_cast<const void*>(guarded_b_.emplace(width, std::move(copy)).first->second.data());
 }
 
 Status MatmulWorkload::check_guarded(const Compiled& candidate, bool* refuted) {
@@ -149,8 +149,8 @@ Result<std::unique_ptr<Workload>> make_workload_of(const MatmulProblem& problem,
 // A packed copy of B stands beside the rows; of C there are what is laid out like it.
 double operand_bytes_of(const MatmulProblem& p) {
   const auto d = [](int64_t v) { return static_cast<double>(v); };
-  return d(p.batch) * static_cast<double>(sizeof(float)) *
-         (d(p.row_stride_a()) * d(p.m) + d(p.n) * d(p.k) * 1.5 + 4 * d(p.row_stride_c()) * d(p.m));
+  return d(p.batch) * (4 * d(p.row_stride_a()) * d(p.m) + d(p.bytes_b()) * d(p.n) * d(p.k) * 1.5 +
+                       4 * 4 * d(p.row_stride_c()) * d(p.m));
 }
 
 }  // namespace hone::autotune

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "autotune/measure/values_internal.h"
+#include "engine/base/half.h"
 #include "engine/base/math.h"
+#include "kernels/matmul/fallback.h"
 #include "kernels/matmul/program.h"
 #include "kernels/matmul/reference.h"
 
@@ -77,6 +80,22 @@ Status make(AlignedBuffer& buffer, const Matrix& matrix, uint64_t key) {
   return {};
 }
 
+// Of 16 bits: the same values, rounded.
+Status make_weights(AlignedBuffer& buffer, const Matrix& matrix, uint64_t key, DType dtype) {
+  if (dtype == DType::kF32) return make(buffer, matrix, key);
+  HONE_ASSIGN_OR_RETURN(buffer, AlignedBuffer::allocate_elements(extent(matrix), sizeof(uint16_t), Touch::kNow));
+  const std::span<uint16_t> all = buffer.as<uint16_t>();
+  std::ranges::fill(all, uint16_t{0xffff});  // NaN
+  std::vector<float> row(static_cast<size_t>(matrix.cols));
+  const int64_t items = matrix.batch_stride == 0 ? 1 : matrix.batch;
+  for (int64_t r = 0; !row.empty() && r < items * matrix.rows; ++r) {
+    const int64_t at = r / matrix.rows * matrix.batch_stride + r % matrix.rows * matrix.row_stride;
+    fill_row(row, mix(key) + 2 * static_cast<uint64_t>(at));
+    std::ranges::transform(row, all.begin() + at, dtype == DType::kBf16 ? f32_to_bf16 : f32_to_f16);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status Operands::use_weights(uint64_t seed, std::shared_ptr<Weights>* shared) {
@@ -90,7 +109,7 @@ Status Operands::use_weights(uint64_t seed, std::shared_ptr<Weights>* shared) {
   }
   weights_ = std::make_shared<Weights>();
   weights_->of = wanted;
-  HONE_RETURN_IF_ERROR(make(weights_->rows, rows_of_b(source_), mix(seed) ^ 2));
+  HONE_RETURN_IF_ERROR(make_weights(weights_->rows, rows_of_b(source_), mix(seed) ^ 2, p_.dtype));
   if (shared != nullptr) *shared = weights_;
   return {};
 }
@@ -118,19 +137,26 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
   MatmulProblem source = source_;
   source.epilogue.clear();
   source.ldc = 0, source.sc = -1;  // of a C that may be narrower than without its epilogue
-  HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(source, width, isa));
-  HONE_ASSIGN_OR_RETURN(const jit::Executable executable, jit::make_executable(kernel, generator, isa));
   const int64_t each = matmul::packed_elements(p_.n, p_.k, width);
   const int64_t items = packed_stride(width) == 0 ? 1 : p_.batch;
   HONE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
-                        AlignedBuffer::allocate_elements(items * each, sizeof(float), Touch::kNow));
+                        AlignedBuffer::allocate_elements(items * each, p_.bytes_b(), Touch::kNow));
   poison(buffer.as<float>());
   jit::WorkspacePool workspaces;
+  std::optional<jit::Executable> executable;
+  if (p_.dtype == DType::kF32) {
+    HONE_ASSIGN_OR_RETURN(const ir::Kernel kernel, matmul::lower_pack_b(source, width, isa));
+    HONE_ASSIGN_OR_RETURN(executable, jit::make_executable(kernel, generator, isa));
+  }
   for (int64_t item = 0; item < items; ++item) {
-    float* source_item = weights_->rows.as<float>().data() + item * source_.batch_stride_b();
-    float* packed_item = buffer.as<float>().data() + item * each;
+    std::byte* source_item = weights_->rows.data() + item * source_.batch_stride_b() * p_.bytes_b();
+    std::byte* packed_item = buffer.data() + item * each * p_.bytes_b();
+    if (!executable) {
+      matmul::fallback_pack_b(source, source_item, packed_item, width, 0, ceil_div(p_.n, width));
+      continue;
+    }
     void* buffers[] = {source_item, packed_item};
-    jit::Launch launch(executable, buffers, nullptr, &workspaces);
+    jit::Launch launch(*executable, buffers, nullptr, &workspaces);
     jit::Launch::run_range(&launch, 0, launch.tasks());
     if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of packing");
   }
@@ -138,8 +164,8 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
   return {};
 }
 
-std::span<const float> Operands::b(int64_t width) const {
-  return p_.b == BLayout::kPacked ? weights_->packed.at(width).as<float>() : weights_->rows.as<float>();
+std::span<const std::byte> Operands::b(int64_t width) const {
+  return bytes_of(p_.b == BLayout::kPacked ? weights_->packed.at(width) : weights_->rows);
 }
 
 matmul::MatmulOperands Operands::view(int64_t width) const {
@@ -153,8 +179,8 @@ matmul::MatmulOperands Operands::view(int64_t width) const {
 }
 
 std::vector<std::span<const std::byte>> Operands::ranges(int64_t width) const {
-  return {bytes_of(a_),    std::as_bytes(b(width)), bytes_of(c_),        bytes_of(bias_),
-          bytes_of(gate_), bytes_of(residual_),     bytes_of(row_scale_)};
+  return {bytes_of(a_),        b(width), bytes_of(c_), bytes_of(bias_), bytes_of(gate_), bytes_of(residual_),
+          bytes_of(row_scale_)};
 }
 
 float Operands::initial_c(int64_t item, int64_t i, int64_t j) const {
@@ -205,6 +231,7 @@ std::vector<float> Operands::reference(const Cells& cells) const {
     }
   }
   MatmulProblem sub = p_;
+  sub.dtype = DType::kF32;
   sub.m = std::ssize(cells.rows), sub.n = std::ssize(b_cols), sub.b = BLayout::kNt;
   sub.lda = sub.ldb = sub.ldc = 0;
   sub.batch = 1, sub.sa = sub.sb = sub.sc = -1;
@@ -220,12 +247,13 @@ std::vector<float> Operands::reference(const Cells& cells) const {
       if (!residual_.empty()) residual.push_back(floats(residual_)[at]);
     }
   }
-  const float* b_item = floats(weights_->rows) + cells.item * source_.batch_stride_b();
+  const int64_t b_item = cells.item * source_.batch_stride_b();
   for (int64_t j : b_cols) {
     if (!bias_.empty()) bias.push_back(floats(bias_)[j]);
     for (int64_t p = 0; p < p_.k; ++p)
-      b.push_back(source_.b == BLayout::kNt ? b_item[j * source_.row_stride_b() + p]
-                                            : b_item[p * source_.row_stride_b() + j]);
+      b.push_back(matmul::element_b(
+          p_.dtype, weights_->rows.data(),
+          b_item + (source_.b == BLayout::kNt ? j * source_.row_stride_b() + p : p * source_.row_stride_b() + j)));
   }
   matmul::ordered_f32(sub, {.a = a.data(),
                             .b = b.data(),

@@ -46,7 +46,7 @@ class Operands {
 
   // What a call gets. `width` is read for b=packed only, and must have been packed.
   matmul::MatmulOperands view(int64_t width = 0) const;
-  std::span<const float> b(int64_t width = 0) const;
+  std::span<const std::byte> b(int64_t width = 0) const;  // elements of the problem's dtype
   std::span<float> c() const { return c_.as<float>().first(c_elements_); }
   // C as it is before a call: NaN everywhere, and the values that beta reads where it reads them.
   void reset_c() const { reset_c(p_, c()); }

@@ -129,6 +129,9 @@ class Enumeration {
     return {nr * std::max<int64_t>(1, tiles / (16 * threads())), nr * ceil_div(tiles, threads())};
   }
 
+  // Of f32 k-steps; as many bytes ahead with narrower elements.
+  int ahead(int64_t steps) const { return static_cast<int>(steps * 4 / p_.bytes_b()); }
+
   void stream_in_place(TransformProgram t) {
     t.kc = k();
     t.parallel = ParallelDim::kMn;
@@ -137,13 +140,13 @@ class Enumeration {
       for (int unroll : kUnrolls) {
         for (int prefetch : kPrefetches) {
           t.unroll_k = unroll;
-          t.prefetch_b = prefetch;
+          t.prefetch_b = ahead(prefetch);
           add(t);
         }
       }
     }
     t.unroll_k = 2;
-    t.prefetch_b = 8;
+    t.prefetch_b = ahead(8);
     t.parallel = ParallelDim::kN;
     add(t);
     if (packed()) announced_panels(t);
@@ -161,7 +164,7 @@ class Enumeration {
       for (int64_t tiles : {1, 2}) {
         t.nc = tiles * t.nr;
         for (int prefetch : {8, 0, 16}) {
-          t.prefetch_b = prefetch;
+          t.prefetch_b = ahead(prefetch);
           add(t);
         }
       }
@@ -227,11 +230,12 @@ class Enumeration {
   // k-steps of a block: all of k, and even cuts of it, the one first whose panel takes a quarter of L2.
   std::vector<int64_t> depths(const TransformProgram& t) const {
     if (keeps_k_whole() && t.pack_b != PackB::kStrip) return {k()};
-    const int64_t center = std::min(k(), even_part(k(), fit_multiple(target_.caches.l2 / 4 / 4 / t.nr, 64), 8));
+    const int64_t center =
+        std::min(k(), even_part(k(), fit_multiple(target_.caches.l2 / 4 / p_.bytes_b() / t.nr, 64), 8));
     std::set<int64_t> chosen = {center};
     for (int64_t kc : {int64_t{256}, int64_t{384}, int64_t{512}, int64_t{1024}, int64_t{2048}})
       chosen.insert(std::min(k(), even_part(k(), kc, 8)));
-    if (k() * t.nr * 4 <= target_.caches.l2) chosen.insert(k());
+    if (k() * t.nr * p_.bytes_b() <= target_.caches.l2) chosen.insert(k());
     std::vector<int64_t> list(chosen.begin(), chosen.end());
     std::stable_sort(list.begin(), list.end(),
                      [&](int64_t a, int64_t b) { return std::abs(a - center) < std::abs(b - center); });
@@ -257,14 +261,14 @@ class Enumeration {
   void blocks(TransformProgram t) {
     t.order = TileOrder::kIj;
     t.parallel = ParallelDim::kN;
-    t.prefetch_b = 8;
+    t.prefetch_b = ahead(8);
     t.prefetch_next = packed();
     t.unroll_k = 2;
     const int64_t share = round_up(ceil_div(n(), threads()), t.nr);
     const std::vector<int64_t> all_depths = depths(t);
     for (size_t d = 0; d < all_depths.size(); ++d) {
       t.kc = all_depths[d];
-      const int64_t in_l2 = fit_multiple(target_.caches.l2 * 3 / 8 / 4 / t.kc, t.nr);
+      const int64_t in_l2 = fit_multiple(target_.caches.l2 * 3 / 8 / p_.bytes_b() / t.kc, t.nr);
       const int64_t rows_in_l2 = even_part(m(), target_.caches.l2 / 3 / 4 / t.kc, t.mr);
       for (int64_t nc : {t.nr, 2 * t.nr, in_l2, share}) {
         for (int64_t mc : {round_up(m(), t.mr), rows_in_l2}) {
@@ -303,7 +307,7 @@ class Enumeration {
     with([&](TransformProgram& t) { t.nc = t.nr, t.prefetch_next = !t.prefetch_next; });
     for (int unroll : kUnrolls) with([&](TransformProgram& t) { t.unroll_k = unroll; });
     if (k() <= kShortK) with([&](TransformProgram& t) { t.unroll_k = static_cast<int>(k()); });
-    for (int prefetch : kPrefetches) with([&](TransformProgram& t) { t.prefetch_b = prefetch; });
+    for (int prefetch : kPrefetches) with([&](TransformProgram& t) { t.prefetch_b = ahead(prefetch); });
     with([&](TransformProgram& t) { t.prefetch_b = 0, t.unroll_k = 1; });
     with([&](TransformProgram& t) { t.prefetch_c = true; });
     for (ParallelDim dim : kDims) with([&](TransformProgram& t) { t.parallel = dim; });

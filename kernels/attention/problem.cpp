@@ -156,8 +156,8 @@ Visible visible_keys(const AttentionProblem& p, int64_t q, int64_t kv, int64_t i
 
 Status validate(const AttentionProblem& p) {
   if (p.dtype != DType::kF32) {
-    return unsupported(
-        fmt::format("attention of {} is not supported; dtypes: {}", dtype_name(p.dtype), kAttentionDTypes));
+    return unsupported(fmt::format("attention of {} is not supported; dtypes: {}", dtype_name(p.dtype),
+                                   dtype_name(kAttentionDTypes.front())));
   }
   HONE_RETURN_IF_ERROR(check_sizes(p));
   HONE_RETURN_IF_ERROR(check_strides(p));

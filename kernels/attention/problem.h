@@ -18,6 +18,7 @@
 // Which sums are cut where is the numerics class (program.h); mathematically all are this.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,7 +42,7 @@ enum class KeyLayout : uint8_t {
 };
 inline constexpr int64_t kKeyGroup = 16;
 
-inline constexpr std::string_view kAttentionDTypes = "f32";
+inline constexpr std::array kAttentionDTypes = {DType::kF32};
 
 // Batch items, head strides, mask strides and page strides are arguments of the call (operands.h); q and kv too, but a
 // plan may promise less than any: at most the kv of its problem (program.h).

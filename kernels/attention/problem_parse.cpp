@@ -33,7 +33,7 @@ class Parser {
   Parser(std::string_view text, bool lists) : cursor_(text, problem_grammar(), lists) {}
 
   Result<std::vector<AttentionProblem>> run() {
-    if (!cursor_.head("attention", kAttentionDTypes) ||
+    if (!cursor_.head("attention", kAttentionDTypes, &base_.dtype) ||
         !cursor_.keys(kKeys, kNeeded, [this](size_t key) { return value(key); }) || !layout_strides() || !options()) {
       return cursor_.error();
     }

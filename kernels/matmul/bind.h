@@ -15,7 +15,7 @@ struct Arguments {
 
 // `packed_stride`: elements from one batch item's panels to the next for b=packed (0: shared).
 inline Arguments bind(const MatmulProblem& p, const MatmulOperands& o, int64_t packed_stride = 0) {
-  auto erase_const = [](const float* f) { return const_cast<float*>(f); };
+  auto erase_const = [](const void* data) { return const_cast<void*>(data); };
   Arguments args;
   args.buffers = {erase_const(o.a), erase_const(o.b), o.c};
   size_t next = 3;

@@ -137,7 +137,7 @@ TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, cons
   p.unroll_k = p.mr <= 2 ? 4 : 2;
   p.pack_a = PackA::kNone;
   // Measured best distance of 0, 8, 16, 32, 64 on the same machine.
-  p.prefetch_b = problem.b == BLayout::kPacked ? 32 : 0;
+  p.prefetch_b = problem.b == BLayout::kPacked ? static_cast<int>(32 * 4 / problem.bytes_b()) : 0;
   p.parallel = ParallelDim::kMn;
   if (problem.b == BLayout::kNt) {
     p.pack_b = PackB::kStrip;
@@ -175,7 +175,7 @@ void fit_workspace(const MatmulProblem& problem, TransformProgram& p) {
 int64_t panel_depth(const MatmulProblem& problem, const TransformProgram& p, const BlockingCaches& caches) {
   const int64_t k = std::max<int64_t>(problem.k, 1);
   if (problem.beta != 0 || problem.swiglu()) return k;
-  int64_t largest = caches.l2 / 4 / 4 / p.nr;
+  int64_t largest = caches.l2 / 4 / problem.bytes_b() / p.nr;
   if (p.prefetch_next && problem.m <= kSomeRows)
     largest = std::min(largest, problem.m <= kVeryFewRows ? kVeryShortDepth : kShortDepth);
   return even_depth(k, fit_multiple(largest, 64));
@@ -213,8 +213,8 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   fit_rows(p, isa);
   p.order = TileOrder::kIj;
   p.unroll_k = static_cast<int>(k <= kShortK ? k : 2);
-  p.prefetch_b = 8;
-  p.prefetch_next = problem.b == BLayout::kPacked && k * n * 4 > caches.l2;
+  p.prefetch_b = static_cast<int>(8 * 4 / problem.bytes_b());
+  p.prefetch_next = problem.b == BLayout::kPacked && k * n * problem.bytes_b() > caches.l2;
   p.kc = panel_depth(problem, p, caches);
   p.pack_a = p.mr > rows_that_fit(problem, caches) && n > p.nr ? PackA::kRows : PackA::kNone;
   if (problem.b == BLayout::kNt || (problem.b == BLayout::kNn && k * n * 4 > small_b(caches))) p.pack_b = PackB::kBlock;
@@ -223,7 +223,8 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   p.mc = round_up(ceil_div(m, ceil_div(m, most_rows)), p.mr);
   // Several panels share what a tile's rows of A cost on their way from L2.
   const bool one_panel = p.prefetch_next && m <= kSomeRows;
-  p.nc = std::min(round_up(n, p.nr), one_panel ? p.nr : fit_multiple(caches.l2 * 3 / 8 / 4 / p.kc, p.nr));
+  p.nc =
+      std::min(round_up(n, p.nr), one_panel ? p.nr : fit_multiple(caches.l2 * 3 / 8 / problem.bytes_b() / p.kc, p.nr));
   share_out(problem, p, target);
   fit_workspace(problem, p);
   return p;

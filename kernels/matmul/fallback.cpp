@@ -2,7 +2,8 @@
 // chunks. Panels whose width is a multiple of 16 are read in place, nn rows too when few rows of A would share a copy;
 // otherwise each chunk is first copied into a dense [chunk][16] buffer with zeros in the tail columns (nn in place at
 // 512^3: rows of B a power of two apart fight for cache sets, 53 instead of 69 GFLOP/s on a 2.6 GHz Sapphire Rapids).
-// Sums carried through memory between chunks change no bit: the chain over k stays one chain.
+// Sums carried through memory between chunks change no bit: the chain over k stays one chain. Weights of 16 bits are
+// widened as they are copied.
 //
 // 4 rows x 16 columns: 8 accumulators of 8 lanes, 2 vectors of B and a broadcast fill 11 of 16 registers.
 #include "kernels/matmul/fallback.h"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/half.h"
 #include "kernels/math/array_math.h"
 #include "kernels/math/scalar_ops.h"
 #include "kernels/matmul/activation_internal.h"
@@ -64,37 +66,53 @@ void rows_any(const float* a, int64_t lda, int64_t rows, const Strip& strip, int
   rows_loop(a, lda, rows, strip, depth, sums);
 }
 
-// The 16 columns from j on, of rows [q, q + depth) of B: in place, or copied to `buffer` with zeros beyond n.
-Strip strip_of(const MatmulProblem& p, const float* b, const PackedB& packed, int64_t q, int64_t depth, int64_t j,
-               bool share, float* buffer) {
+// `count` elements of B from `at` on, `step` apart, as f32 into every 16th element of `to`.
+void widen_column(DType dtype, const void* b, int64_t at, int64_t step, int64_t count, float* to) {
+  const auto* halves = static_cast<const uint16_t*>(b) + at;
+  if (dtype == DType::kBf16) {
+    for (int64_t i = 0; i < count; ++i) to[i * kWidth] = bf16_to_f32(halves[i * step]);
+  } else if (dtype == DType::kF16) {
+    for (int64_t i = 0; i < count; ++i) to[i * kWidth] = f16_to_f32(halves[i * step]);
+  } else {
+    const float* from = static_cast<const float*>(b) + at;
+    for (int64_t i = 0; i < count; ++i) to[i * kWidth] = from[i * step];
+  }
+}
+
+// The 16 columns from j on, of item `item`'s rows [q, q + depth) of B: in place, or copied to `buffer` with zeros
+// beyond n.
+Strip strip_of(const MatmulProblem& p, const void* weights, int64_t item, const PackedB& packed, int64_t q,
+               int64_t depth, int64_t j, bool share, float* buffer) {
   const int64_t width = std::min(kWidth, p.n - j);
   const int64_t panel = p.b == BLayout::kPacked ? packed.width : 0;
-  if (p.b == BLayout::kNn && width == kWidth) {
+  const bool f32 = p.dtype == DType::kF32;
+  const int64_t first = item * (p.b == BLayout::kPacked ? packed.batch_stride : p.batch_stride_b());
+  const float* b = f32 ? static_cast<const float*>(weights) + first : nullptr;
+  if (f32 && p.b == BLayout::kNn && width == kWidth) {
     const Strip rows{b + q * p.row_stride_b() + j, p.row_stride_b()};
     if (!share) return rows;
     for (int64_t i = 0; i < depth; ++i)
       std::memcpy(buffer + i * kWidth, rows.data + i * rows.stride, kWidth * sizeof(float));
     return {buffer, kWidth};
   }
-  if (panel > 0 && panel % kWidth == 0) return {b + (j / panel * p.k + q) * panel + j % panel, panel};
+  if (f32 && panel > 0 && panel % kWidth == 0) return {b + (j / panel * p.k + q) * panel + j % panel, panel};
   if (width < kWidth) std::memset(buffer, 0, static_cast<size_t>(depth * kWidth) * sizeof(float));
   for (int64_t c = 0; c < width; ++c) {
-    const float* from = nullptr;
-    int64_t step = 1;
+    int64_t at = first, step = 1;
     switch (p.b) {
       case BLayout::kNn:
-        from = b + q * p.row_stride_b() + j + c;
+        at += q * p.row_stride_b() + j + c;
         step = p.row_stride_b();
         break;
       case BLayout::kNt:
-        from = b + (j + c) * p.row_stride_b() + q;
+        at += (j + c) * p.row_stride_b() + q;
         break;
       case BLayout::kPacked:
-        from = b + ((j + c) / panel * p.k + q) * panel + (j + c) % panel;
+        at += ((j + c) / panel * p.k + q) * panel + (j + c) % panel;
         step = panel;
         break;
     }
-    for (int64_t i = 0; i < depth; ++i) buffer[i * kWidth + c] = from[i * step];
+    widen_column(p.dtype, weights, at, step, depth, buffer + c);
   }
   return {buffer, kWidth};
 }
@@ -150,11 +168,10 @@ void sum_columns(const MatmulProblem& p, const MatmulOperands& o, const PackedB&
   alignas(64) float buffer[kChunk * kWidth];
   const int64_t lda = p.row_stride_a();
   const float* a = o.a + block.item * p.batch_stride_a() + block.row * lda;
-  const float* b = o.b + block.item * (p.b == BLayout::kPacked ? packed.batch_stride : p.batch_stride_b());
   const auto rows = math::cpu_has_avx2_fma() ? rows_avx2 : rows_any;
   for (int64_t q = 0; q < p.k; q += kChunk) {
     const int64_t depth = std::min(kChunk, p.k - q);
-    const Strip strip = strip_of(p, b, packed, q, depth, j, block.rows > 4, buffer);
+    const Strip strip = strip_of(p, o.b, block.item, packed, q, depth, j, block.rows > 4, buffer);
     rows(a + q, lda, block.rows, strip, depth, sums);
   }
 }
@@ -192,19 +209,48 @@ void fallback_matmul(const MatmulProblem& p, const MatmulOperands& o, const Pack
   }
 }
 
-void fallback_pack_b(const MatmulProblem& source, const float* b, float* panels, int64_t width, int64_t panel_begin,
-                     int64_t panel_end) {
-  const bool nt = source.b == BLayout::kNt;
-  const int64_t n = source.n, k = source.k, ldb = source.row_stride_b();
-  for (int64_t q = panel_begin; q < panel_end; ++q) {
-    float* const panel = panels + q * k * width;
+namespace {
+
+// Of one panel: rows of nn as they are; rows of nt, which hold consecutive k, in blocks of as many k as columns, so
+// that both what is read and what is written are whole lines of memory while they are in L1.
+template <typename Element>
+void pack_panel(const MatmulProblem& source, const Element* b, Element* panel, int64_t width, int64_t column) {
+  const int64_t k = source.k, ldb = source.row_stride_b(), valid = std::min(width, source.n - column);
+  if (source.b == BLayout::kNn) {
     for (int64_t p = 0; p < k; ++p) {
-      for (int64_t j = 0; j < width; ++j) {
-        const int64_t col = q * width + j;
-        panel[p * width + j] = col >= n ? 0.0f : b[nt ? col * ldb + p : p * ldb + col];
+      std::copy_n(b + p * ldb + column, valid, panel + p * width);
+      std::fill(panel + p * width + valid, panel + (p + 1) * width, Element{0});
+    }
+    return;
+  }
+  constexpr int64_t kBlock = 64 / sizeof(Element);
+  for (int64_t p0 = 0; p0 < k; p0 += kBlock) {
+    const int64_t p1 = std::min(k, p0 + kBlock);
+    for (int64_t j0 = 0; j0 < width; j0 += kBlock) {
+      const int64_t j1 = std::min(width, j0 + kBlock);
+      for (int64_t j = j0; j < std::min(j1, valid); ++j) {
+        const Element* row = b + (column + j) * ldb;
+        for (int64_t p = p0; p < p1; ++p) panel[p * width + j] = row[p];
       }
+      for (int64_t j = std::max(j0, std::min(j1, valid)); j < j1; ++j)
+        for (int64_t p = p0; p < p1; ++p) panel[p * width + j] = Element{0};
     }
   }
+}
+
+template <typename Element>
+void pack_panels(const MatmulProblem& source, const void* b, void* panels, int64_t width, int64_t begin, int64_t end) {
+  for (int64_t q = begin; q < end; ++q)
+    pack_panel(source, static_cast<const Element*>(b), static_cast<Element*>(panels) + q * source.k * width, width,
+               q * width);
+}
+
+}  // namespace
+
+void fallback_pack_b(const MatmulProblem& source, const void* b, void* panels, int64_t width, int64_t panel_begin,
+                     int64_t panel_end) {
+  is_16bit_float(source.dtype) ? pack_panels<uint16_t>(source, b, panels, width, panel_begin, panel_end)
+                               : pack_panels<float>(source, b, panels, width, panel_begin, panel_end);
 }
 
 }  // namespace hone::matmul

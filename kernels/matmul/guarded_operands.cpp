@@ -5,6 +5,8 @@
 #include <cmath>
 #include <new>
 
+#include "engine/base/half.h"
+
 #include "kernels/matmul/program.h"
 
 namespace hone::matmul {
@@ -18,10 +20,10 @@ int64_t elements_of(int64_t batch, int64_t stride, int64_t rows, int64_t cols, i
 }  // namespace
 
 GuardedOperands::GuardedOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed, int specials)
-    : problem_(problem), random_(seed), values_(random_, specials) {
+    : problem_(problem), random_(seed), values_(random_, specials), specials_(specials) {
   const MatmulProblem& p = problem_;
   operands_.a = matrix(a_, p.batch_stride_a(), p.m, p.k, p.row_stride_a(), true);
-  make_b(panel);
+  is_16bit_float(p.dtype) ? make_b<uint16_t>(panel) : make_b<float>(panel);
   operands_.c = matrix(c_, p.batch_stride_c(), p.m, p.columns(), p.row_stride_c(), p.beta != 0);
   initial_c_.assign(operands_.c, operands_.c + c_elements());
   if (p.has(EpilogueOp::kBias)) {
@@ -52,24 +54,45 @@ float* GuardedOperands::matrix(Buffer& buffer, int64_t stride, int64_t rows, int
   return base;
 }
 
+template <>
+float GuardedOperands::next_weight() {
+  return values_.next();
+}
+template <>
+uint16_t GuardedOperands::next_weight() {
+  if (specials_ > 0 && random_.below(1000) < specials_) return static_cast<uint16_t>(random_.next());
+  const float value = values_.next();
+  return problem_.dtype == DType::kBf16 ? f32_to_bf16(value) : f32_to_f16(value);
+}
+
+template <typename Element>
 void GuardedOperands::make_b(int64_t panel) {
   const MatmulProblem& p = problem_;
+  auto memory = [&](int64_t elements) {
+    Result<GuardedBuffer> made = GuardedBuffer::create(elements * static_cast<int64_t>(sizeof(Element)));
+    if (!made.ok()) throw std::bad_alloc();
+    b_.emplace(std::move(made).value());
+    operands_.b = b_->data();
+    return reinterpret_cast<Element*>(b_->data());
+  };
   if (p.b != BLayout::kPacked) {
     const bool nt = p.b == BLayout::kNt;
-    operands_.b = matrix(b_, p.batch_stride_b(), nt ? p.n : p.k, nt ? p.k : p.n, p.row_stride_b(), true);
+    const int64_t rows = nt ? p.n : p.k, cols = nt ? p.k : p.n, ld = p.row_stride_b(), stride = p.batch_stride_b();
+    Element* base = memory(elements_of(p.batch, stride, rows, cols, ld));
+    for (int64_t item = 0; item < p.batch; ++item)
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < cols; ++j) base[item * stride + i * ld + j] = next_weight<Element>();
     return;
   }
   MatmulProblem source = p;
   source.b = BLayout::kNn;
   source.ldb = 0;
   const int64_t items = p.sb == 0 ? 1 : p.batch;
-  std::vector<float> rows(static_cast<size_t>(items * p.k * p.n));
-  for (float& f : rows) f = values_.next();
+  std::vector<Element> rows(static_cast<size_t>(items * p.k * p.n));
+  for (Element& e : rows) e = next_weight<Element>();
   source.batch = items;
-  const std::vector<float> panels = pack_b_reference(source, rows.data(), panel);
-  float* b = allocate(b_, static_cast<int64_t>(panels.size()));
-  std::copy(panels.begin(), panels.end(), b);
-  operands_.b = b;
+  const std::vector<Element> panels = pack_b_reference(source, rows.data(), panel);
+  std::copy(panels.begin(), panels.end(), memory(static_cast<int64_t>(panels.size())));
   packed_ = {.width = panel, .batch_stride = items == 1 ? 0 : packed_elements(p.n, p.k, panel)};
 }
 

@@ -37,12 +37,17 @@ class GuardedOperands {
   float* allocate(Buffer& buffer, int64_t elements);
   // [batch][rows][cols] at the given strides.
   float* matrix(Buffer& buffer, int64_t stride, int64_t rows, int64_t cols, int64_t ld, bool fill);
+  // B, its elements being of the problem's dtype.
+  template <typename Element>
   void make_b(int64_t panel);
+  template <typename Element>
+  Element next_weight();
   int64_t c_elements() const;
 
   MatmulProblem problem_;
   Random random_;
   numeric::TrialValues values_;
+  int specials_;
   Buffer a_, b_, c_, bias_, gate_, residual_, row_scale_;
   MatmulOperands operands_;
   PackedB packed_;

@@ -91,19 +91,24 @@ class MatmulLowering {
     const Affine sb = batched ? Affine::var(b_.param("sb")) : 0;
     const Affine sc = batched ? Affine::var(b_.param("sc")) : 0;
     auto argument = [&](const char* name, Scope scope, const Affine& stride, std::vector<Affine> extents,
-                        std::vector<Affine> strides) {
+                        std::vector<Affine> strides, DType dtype = DType::kF32) {
       if (batched) {
         extents.insert(extents.begin(), p_.batch);
         strides.insert(strides.begin(), stride);
       }
-      return b_.buffer({.name = name, .scope = scope, .extents = std::move(extents), .strides = std::move(strides)});
+      return b_.buffer({.name = name,
+                        .dtype = dtype,
+                        .scope = scope,
+                        .extents = std::move(extents),
+                        .strides = std::move(strides),
+                        .align = dtype_bytes(dtype)});
     };
     const int64_t n = p_.n, k = p_.k, columns = p_.columns();
     const Affine ldc = std::max<int64_t>(p_.row_stride_c(), 1);
     a_ = argument("A", Scope::kIn, sa, {m_, k}, {std::max<int64_t>(p_.row_stride_a(), 1), 1});
     if (p_.b == BLayout::kPacked) {
       bm_ = argument("B", Scope::kIn, sb, {ceil_div(n, t_.panel), k, t_.panel},
-                     {std::max<int64_t>(k, 1) * t_.panel, t_.panel, 1});
+                     {std::max<int64_t>(k, 1) * t_.panel, t_.panel, 1}, p_.dtype);
     } else {
       const bool nt = p_.b == BLayout::kNt;
       bm_ = argument("B", Scope::kIn, sb, {nt ? n : k, nt ? k : n}, {std::max<int64_t>(p_.row_stride_b(), 1), 1});
@@ -382,10 +387,14 @@ class MatmulLowering {
     const int ku = t_.unroll_k;
     const std::optional<NextPanels> next = t_.prefetch_next ? std::optional(next_panels(block, tile, k)) : std::nullopt;
     auto step = [&](Affine kk) { k_step(block, tile, rows, k, kk); };
+    auto hints = [&](const Affine& kk) {
+      prefetch_lines(block, tile, k, kk);
+      if (next) announce(*next, kk);
+    };
     if (ku == 1) {
       b_.serial("k", 0, depth, 1, [&](Affine kk) {
         step(kk);
-        if (next) announce(*next, kk);
+        hints(kk);
       });
       return;
     }
@@ -393,7 +402,7 @@ class MatmulLowering {
         depth.is_constant() ? Affine(depth.constant() / ku * ku) : b_.let_floor_div("kq", depth, ku) * ku;
     b_.serial("k", 0, whole, ku, [&](Affine kk) {
       b_.unroll("u", 0, ku, 1, [&](Affine u) { step(kk + u); });
-      if (next) announce(*next, kk);
+      hints(kk);
     });
     if (depth.is_constant() && whole == depth) return;
     b_.serial("k", whole, depth, 1, step);
@@ -438,8 +447,18 @@ class MatmulLowering {
 
   // One hint per cache line of B (64 bytes), where B is streamed from outside.
   void prefetch(const Block& block, const Tile& tile, const Affine& k, const Affine& kk, int64_t v) {
-    if (t_.prefetch_b == 0 || t_.pack_b == PackB::kStrip || v * t_.lanes * 4 % kLineBytes != 0) return;
-    b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b, v), 0);
+    if (t_.prefetch_b == 0 || t_.pack_b == PackB::kStrip || p_.dtype != DType::kF32) return;
+    if (v * t_.lanes * 4 % kLineBytes == 0) b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b, v), 0);
+  }
+
+  // The same for 16-bit weights, of which a k-step of a panel is part of a line: hints for `unroll_k` steps at once,
+  // one for each line of each panel.
+  void prefetch_lines(const Block& block, const Tile& tile, const Affine& k, const Affine& kk) {
+    if (t_.prefetch_b == 0 || p_.dtype == DType::kF32) return;
+    const int64_t line = kLineBytes / p_.bytes_b();
+    for (int64_t first = 0; first < round_up(tile.cols, t_.lanes); first += t_.panel)
+      for (int64_t e = 0; e < t_.unroll_k * t_.panel; e += line)
+        b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b + e / t_.panel, (first + e % t_.panel) / t_.lanes), 0);
   }
 
   // Where the panels lie that the block loops come to after those of this tile, as far as prefetch_next announces them.
@@ -471,7 +490,7 @@ class MatmulLowering {
   // its share of the next ones: a run of k in each panel.
   void announce(const NextPanels& next, const Affine& kk) {
     for (int64_t q = 0; q < t_.nr / t_.panel; ++q) {
-      for (int64_t c = 0; c < t_.unroll_k * next.share; c += kLineBytes / 4)
+      for (int64_t c = 0; c < t_.unroll_k * next.share; c += kLineBytes / p_.bytes_b())
         b_.prefetch(at(bm_, {next.first + q, next.k, next.offset + kk * next.share + c}), 1);
     }
   }

@@ -27,10 +27,13 @@ struct Op {
   // A, B and C once.
   static double bytes(const Problem& p) {
     const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-    return 4.0 * static_cast<double>(p.batch) * (m * k + n * k + m * static_cast<double>(p.columns()));
+    return static_cast<double>(p.batch) *
+           (4 * m * k + static_cast<double>(p.bytes_b()) * n * k + 4 * m * static_cast<double>(p.columns()));
   }
   // B: what a decoder streams.
-  static double streamed_bytes(const Problem& p) { return 4.0 * static_cast<double>(p.n) * static_cast<double>(p.k); }
+  static double streamed_bytes(const Problem& p) {
+    return static_cast<double>(p.bytes_b()) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  }
 
   static std::string numerics(const Program&) { return "ordered"; }
   static Status check_numerics(std::string_view wanted) {

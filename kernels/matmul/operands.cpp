@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/base/half.h"
+
 namespace hone::matmul {
 namespace {
 
@@ -13,11 +15,10 @@ int64_t span(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row_stri
   return (batch - 1) * batch_stride + (rows - 1) * row_stride + cols;
 }
 
-bool overlap(const float* x, int64_t nx, const float* y, int64_t ny) {
-  if (nx == 0 || ny == 0) return false;
+bool overlap(const void* x, int64_t bytes_x, const void* y, int64_t bytes_y) {
+  if (bytes_x == 0 || bytes_y == 0) return false;
   const auto a = reinterpret_cast<uintptr_t>(x), b = reinterpret_cast<uintptr_t>(y);
-  return a < b ? b - a < static_cast<uintptr_t>(nx) * sizeof(float)
-               : a - b < static_cast<uintptr_t>(ny) * sizeof(float);
+  return a < b ? b - a < static_cast<uintptr_t>(bytes_x) : a - b < static_cast<uintptr_t>(bytes_y);
 }
 
 int64_t span_b(const MatmulProblem& p, const PackedB& packed) {
@@ -28,6 +29,12 @@ int64_t span_b(const MatmulProblem& p, const PackedB& packed) {
 
 }  // namespace
 
+float element_b(DType dtype, const void* b, int64_t at) {
+  if (dtype == DType::kBf16) return bf16_to_f32(static_cast<const uint16_t*>(b)[at]);
+  if (dtype == DType::kF16) return f16_to_f32(static_cast<const uint16_t*>(b)[at]);
+  return static_cast<const float*>(b)[at];
+}
+
 Status check_overlap(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
   if (p.m == 0 || p.n == 0) return {};
   const bool product = p.k > 0 && p.alpha != 0;
@@ -37,12 +44,13 @@ Status check_overlap(const MatmulProblem& p, const MatmulOperands& o, const Pack
   const int64_t c = span(p.batch, p.batch_stride_c(), p.m, p.row_stride_c(), p.columns());
   const struct {
     const char* name;
-    const float* data;
+    const void* data;
     int64_t elements;
     bool read;
+    int64_t bytes = sizeof(float);  // of an element
   } reads[] = {
       {"A", o.a, span(p.batch, p.batch_stride_a(), p.m, p.row_stride_a(), p.k), product},
-      {"B", o.b, product ? span_b(p, packed) : 0, product},
+      {"B", o.b, product ? span_b(p, packed) : 0, product, p.bytes_b()},
       {"bias", o.bias, p.n, p.has(EpilogueOp::kBias)},
       {"gate", o.gate, c, p.has(EpilogueOp::kGate)},
       {"residual", o.residual, c, p.has(EpilogueOp::kResidual)},
@@ -52,7 +60,7 @@ Status check_overlap(const MatmulProblem& p, const MatmulOperands& o, const Pack
   for (const auto& r : reads) {
     if (!r.read) continue;
     if (r.data == nullptr) return invalid_argument(fmt::format("{} is null but the problem reads it", r.name));
-    if (overlap(o.c, c, r.data, r.elements)) {
+    if (overlap(o.c, c * static_cast<int64_t>(sizeof(float)), r.data, r.elements * r.bytes)) {
       return invalid_argument(fmt::format("C overlaps {} ({} elements at {}, C {} at {}); give C memory of its own",
                                           r.name, r.elements, fmt::ptr(r.data), c, fmt::ptr(o.c)));
     }

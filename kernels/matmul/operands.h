@@ -11,7 +11,7 @@ namespace hone::matmul {
 // Element 0 of each operand; null where the problem has no use for it. gate and residual are laid out like C.
 struct MatmulOperands {
   const float* a = nullptr;
-  const float* b = nullptr;  // nn or nt rows, or panels (b=packed)
+  const void* b = nullptr;  // elements of the problem's dtype: nn or nt rows, or panels (b=packed)
   float* c = nullptr;
   const float* bias = nullptr;
   const float* gate = nullptr;
@@ -28,6 +28,9 @@ struct PackedB {
   int64_t panels(int64_t n) const { return (n + width - 1) / width; }
   int64_t elements(int64_t n, int64_t k) const { return panels(n) * width * k; }
 };
+
+// Element `at` of B, as f32.
+float element_b(DType dtype, const void* b, int64_t at);
 
 // Refuses, by name, an operand that is needed but null, and a C whose memory (first to last element, as an interval)
 // overlaps an operand that is read. `packed` is needed for b=packed only.

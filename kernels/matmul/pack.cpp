@@ -2,6 +2,8 @@
 // k-row p+1 follows k-row p. nn rows are copied; nt rows hold consecutive k, so blocks of lanes x lanes are transposed
 // in registers (64 shuffles per 16x16 block, about 4 elements a cycle: fast enough to pack at memory speed). Columns
 // beyond n become zero: a kernel may read them but never store what comes of them.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kernels/ir/transpose.h"
@@ -85,6 +87,8 @@ int64_t packed_elements(int64_t n, int64_t k, int64_t panel) { return round_up(n
 
 Result<ir::Kernel> lower_pack_b(const MatmulProblem& source, int64_t panel, Isa isa) {
   HONE_RETURN_IF_ERROR(validate(source));
+  if (source.dtype != DType::kF32)
+    return unsupported(fmt::format("{} is packed by fallback_pack_b", dtype_name(source.dtype)));
   if (source.b == BLayout::kPacked) return invalid_argument("b=packed is packed already: the source must be nn or nt");
   const int lanes = isa_info(isa).lanes_f32();
   if (panel < lanes || panel % lanes != 0) return unsupported("panel must be a multiple of the vector length");

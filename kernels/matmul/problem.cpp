@@ -112,7 +112,7 @@ Status check_sizes(const MatmulProblem& p) {
 }
 
 Status check_extents(const MatmulProblem& p) {
-  const int64_t bytes = dtype_bytes(p.dtype);
+  constexpr int64_t bytes = sizeof(float);  // of B too, which may be widened
   const bool nt = p.b == BLayout::kNt;
   const int64_t b_rows = nt ? p.n : p.k, b_cols = nt ? p.k : p.n;
   if (!product_fits(p.m, p.row_stride_a(), bytes) || extent(p.batch, p.sa, p.m, p.row_stride_a(), p.k, bytes) < 0) {
@@ -193,9 +193,8 @@ Status check_epilogue(const MatmulProblem& p) {
 }  // namespace
 
 Status validate(const MatmulProblem& p) {
-  if (p.dtype != DType::kF32) {
-    return unsupported(fmt::format("matmul of {} is not supported; dtypes: {}", dtype_name(p.dtype), kMatmulDTypes));
-  }
+  if (std::ranges::find(kMatmulDTypes, p.dtype) == kMatmulDTypes.end())
+    return unsupported(fmt::format("matmul of {} is not supported; dtypes: f32, bf16, f16", dtype_name(p.dtype)));
   HONE_RETURN_IF_ERROR(check_sizes(p));
   HONE_RETURN_IF_ERROR(check_extents(p));
   HONE_RETURN_IF_ERROR(check_batch_strides(p));

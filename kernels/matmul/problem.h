@@ -1,12 +1,14 @@
-// The matmul problem: what is computed, with the static facts that code is generated for.
+// The matmul problem: what is computed, with the static facts that code is generated for. Its dtype is that of the
+// elements of B. Weights of 16 bits count as the f32 that they widen to, exactly; everything else is f32, so the sums
+// are those of the f32 matmul on widened weights, bit for bit.
 //
 //   T[i, j] = sum over p ascending of A[i, p] * B[p, j]      one chain of fused multiply-adds from +0 (class `ordered`)
 //   C[i, j] = epilogue(alpha * T[i, j] + beta * C[i, j])
 //
 // alpha == 1 and beta == 0 are no operations: without beta C is never read, and with alpha == 0 neither are A and B (T
 // = 0). A is [m, k] with rows lda apart. B is [k, n] (nn), [n, k] (nt, as model files store weights) with rows ldb
-// apart, or packed into panels once, beforehand. C, gate and residual are [m, n] with rows ldc apart; bias is [n] and
-// row_scale [m].
+// apart, or packed into panels once, beforehand; kernels read 16-bit weights in panels only. C, gate and residual are
+// [m, n] with rows ldc apart; bias is [n] and row_scale [m].
 //
 // swiglu makes one column of two: B holds the columns of a gate and an up projection in turns of 16, [32 g, 32 g + 16)
 // the gate's 16 g.. and [32 g + 16, 32 g + 32) the up projection's, so that one register tile has both. Then C, gate
@@ -16,6 +18,7 @@
 // batch > 1 repeats this at strides sa, sb, sc (elements); sa and sb may be 0 (shared). bias is shared by all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -48,7 +51,7 @@ constexpr bool reads_operand(EpilogueOp op) {
 }
 std::string_view layout_name(BLayout b);  // "nn", "nt", "packed"
 
-inline constexpr std::string_view kMatmulDTypes = "f32";  // what a matmul can be computed in
+inline constexpr std::array kMatmulDTypes = {DType::kF32, DType::kBf16, DType::kF16};  // what B can be
 
 // 16: a whole number of vectors of every ISA, so a gate column and its up column lie in the same lane.
 inline constexpr int64_t kSwigluColumns = 16;
@@ -56,7 +59,7 @@ constexpr int64_t gate_column(int64_t j) { return j / kSwigluColumns * 2 * kSwig
 constexpr int64_t up_column(int64_t j) { return gate_column(j) + kSwigluColumns; }
 
 struct MatmulProblem {
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of B
   int64_t m = 0, n = 0, k = 0;
   BLayout b = BLayout::kNn;
   int64_t lda = 0, ldb = 0, ldc = 0;  // elements; 0 means dense (k; n or k; n). ldb is 0 for packed
@@ -75,6 +78,7 @@ struct MatmulProblem {
   int64_t batch_stride_b() const;
   int64_t batch_stride_c() const;
   bool has(EpilogueOp op) const;
+  int64_t bytes_b() const { return dtype_bytes(dtype); }  // of an element
   bool swiglu() const { return has(EpilogueOp::kSwiglu); }
   int64_t columns() const { return swiglu() ? n / 2 : n; }  // of C
   double flops() const {

@@ -10,7 +10,8 @@
 namespace hone::matmul {
 
 std::string_view problem_grammar() {
-  return "matmul:f32:m=M,n=N,k=K[,b=nn|nt|packed][,lda=..][,ldb=..][,ldc=..][,batch=..][,sa=..][,sb=..][,sc=..][,alpha="
+  return "matmul:f32|bf16|f16:m=M,n=N,k=K[,b=nn|nt|packed][,lda=..][,ldb=..][,ldc=..][,batch=..][,sa=..][,sb=..][,sc=.."
+         "][,alpha="
          "..]"
          "[,beta=..][:EPILOGUE] where M, N, K are 8, 1-8+1, 1-512*2 or {1,4,16} and EPILOGUE is a chain of +bias "
          "+gelu_tanh "
@@ -32,7 +33,7 @@ class Parser {
   Parser(std::string_view text, bool lists) : cursor_(text, problem_grammar(), lists) {}
 
   Result<std::vector<MatmulProblem>> run() {
-    if (!cursor_.head("matmul", kMatmulDTypes) ||
+    if (!cursor_.head("matmul", kMatmulDTypes, &base_.dtype) ||
         !cursor_.keys(kKeys, kNeeded, [this](size_t key) { return value(key); }) || !epilogue()) {
       return cursor_.error();
     }

@@ -117,6 +117,8 @@ Status legal(const MatmulProblem& problem, const TransformProgram& p) {
   HONE_RETURN_IF_ERROR(check_shape_of_tiles(p));
   HONE_RETURN_IF_ERROR(check_registers(p));
   const bool packed = problem.b == BLayout::kPacked;
+  if (problem.dtype != DType::kF32 && !packed)
+    return unsupported(fmt::format("B of {} is read in panels only: use b=packed", dtype_name(problem.dtype)));
   if (packed && p.nr % p.panel != 0)
     return unsupported(fmt::format("nr={} is not a multiple of panel={}", p.nr, p.panel));
   if (packed && p.panel % p.lanes != 0)
@@ -193,8 +195,7 @@ TransformProgram lowering_identity(const MatmulProblem& problem, const Transform
 }
 
 std::string kernel_name(const MatmulProblem& problem, const TransformProgram& p) {
-  const std::string_view t = dtype_name(problem.dtype);
-  return fmt::format("matmul_{}_{}_{}_{}x{}_{}", t, t, t, p.mr, p.nr, isa_info(p.isa).name);
+  return fmt::format("matmul_f32_{}_f32_{}x{}_{}", dtype_name(problem.dtype), p.mr, p.nr, isa_info(p.isa).name);
 }
 
 }  // namespace hone::matmul

@@ -51,6 +51,7 @@ MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
   if (below(2) == 0) p.epilogue.assign(ops.begin(), ops.begin() + 1 + below(4));
   if (p.n >= 2 * kSwigluColumns && below(4) == 0) pair_columns(p, random);
   if (p.batch == 1 && below(5) == 0) p.epilogue.insert(p.epilogue.begin(), EpilogueOp::kRowScale);
+  if (p.b == BLayout::kPacked && below(2) == 0) p.dtype = random.one_of({DType::kBf16, DType::kF16});
   return p;
 }
 

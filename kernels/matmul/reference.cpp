@@ -113,7 +113,8 @@ Bounded sum_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& 
                 int64_t j) {
   double sum = 0, magnitude = 0;
   for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
-    const double product = static_cast<double>(o.a[index_a(p, item, i, q)]) * o.b[index_b(p, packed, item, q, j)];
+    const double product =
+        static_cast<double>(o.a[index_a(p, item, i, q)]) * element_b(p.dtype, o.b, index_b(p, packed, item, q, j));
     sum += product;
     magnitude += std::fabs(product);
   }
@@ -150,7 +151,7 @@ float sum_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& pa
               int64_t j) {
   float v = 0;
   for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
-    v = std::fma(o.a[index_a(p, item, i, q)], o.b[index_b(p, packed, item, q, j)], v);
+    v = std::fma(o.a[index_a(p, item, i, q)], element_b(p.dtype, o.b, index_b(p, packed, item, q, j)), v);
   }
   return p.alpha != 1 ? p.alpha * v : v;
 }
@@ -201,11 +202,12 @@ void ordered_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB&
   });
 }
 
-std::vector<float> pack_b_reference(const MatmulProblem& source, const float* b, int64_t width) {
+template <typename Element>
+std::vector<Element> pack_b_reference(const MatmulProblem& source, const Element* b, int64_t width) {
   const PackedB packed{width, 0};
   const int64_t items = source.batch_stride_b() == 0 ? 1 : source.batch;
   const int64_t each = packed.elements(source.n, source.k);
-  std::vector<float> panels(static_cast<size_t>(items * each), 0.0f);
+  std::vector<Element> panels(static_cast<size_t>(items * each), Element{0});
   for (int64_t item = 0; item < items; ++item)
     for (int64_t q = 0; q < source.k; ++q)
       for (int64_t j = 0; j < source.n; ++j) {
@@ -214,6 +216,8 @@ std::vector<float> pack_b_reference(const MatmulProblem& source, const float* b,
       }
   return panels;
 }
+template std::vector<float> pack_b_reference(const MatmulProblem&, const float*, int64_t);
+template std::vector<uint16_t> pack_b_reference(const MatmulProblem&, const uint16_t*, int64_t);
 
 Comparison compare(const MatmulProblem& p, const float* c, const Reference& reference) {
   numeric::Mismatches found;

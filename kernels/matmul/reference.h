@@ -35,7 +35,8 @@ Reference reference_f64(const MatmulProblem& problem, const MatmulOperands& oper
 void ordered_f32(const MatmulProblem& problem, const MatmulOperands& operands, const PackedB& packed = {});
 
 // The panels of a B given as nn or nt rows (`source.b`), batch items one after another unless source shares B.
-std::vector<float> pack_b_reference(const MatmulProblem& source, const float* b, int64_t width);
+template <typename Element>  // float, uint16_t
+std::vector<Element> pack_b_reference(const MatmulProblem& source, const Element* b, int64_t width);
 
 using numeric::Comparison;
 

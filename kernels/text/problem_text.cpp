@@ -57,17 +57,22 @@ std::string_view ProblemCursor::word() {
   return text_.substr(start, at_ - start);
 }
 
-bool ProblemCursor::head(std::string_view op, std::string_view dtype) {
+bool ProblemCursor::head(std::string_view op, std::span<const DType> dtypes, DType* dtype) {
   if (text_.empty()) return fail("is empty", 0);
   if (const std::string_view name = until(":"); name != op) {
     return fail(fmt::format("op '{}' is not supported; ops: {}", printable(name), op), 0, Code::kUnsupported);
   }
   if (!accept(':')) return fail(fmt::format("expected ':' and a dtype after '{}', found the end", op), at_);
   const size_t column = at_;
-  if (const std::string_view name = until(":"); name != dtype) {
-    return fail(fmt::format("dtype '{}' is not supported by {}; dtypes: {}", printable(name), op, dtype), column,
+  const std::string_view name = until(":");
+  const auto known = std::ranges::find(dtypes, name, dtype_name);
+  if (known == dtypes.end()) {
+    std::string names;
+    for (const DType d : dtypes) names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype_name(d));
+    return fail(fmt::format("dtype '{}' is not supported by {}; dtypes: {}", printable(name), op, names), column,
                 Code::kUnsupported);
   }
+  *dtype = *known;
   return accept(':') || fail("expected ':' and the sizes after the dtype, found the end", at_);
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/dtype.h"
 #include "engine/base/printable.h"
 #include "engine/base/status.h"
 
@@ -53,8 +54,8 @@ class ProblemCursor {
   std::string_view until(std::string_view stops);
   std::string_view word();  // of a-z, 0-9 and _
 
-  // "op:dtype:", one dtype being all that there is yet.
-  bool head(std::string_view op, std::string_view dtype);
+  // "op:dtype:", dtype being one of the list.
+  bool head(std::string_view op, std::span<const DType> dtypes, DType* dtype);
   // "name=value,..", each name one of `keys` and there once, up to ':' or the end; all of `needed` are there.
   // `value(i)` reads what follows the name with index i.
   template <typename Value>

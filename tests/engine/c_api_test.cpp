@@ -49,7 +49,8 @@ TEST_F(EngineCApi, LayoutsAreThoseOfTheSoversion) {
   EXPECT_EQ(offsetof(hone_engine_options, schedule), 40u);
   EXPECT_EQ(sizeof(hone_engine_options), 48u);
   EXPECT_EQ(offsetof(hone_matmul_spec, max_m), 680u);
-  EXPECT_EQ(sizeof(hone_matmul_spec), 688u);
+  EXPECT_EQ(offsetof(hone_matmul_spec, weight_type), 688u);
+  EXPECT_EQ(sizeof(hone_matmul_spec), 696u);
   EXPECT_EQ(offsetof(hone_matmul_call, residual), 48u);
   EXPECT_EQ(offsetof(hone_matmul_call, row_scale), 56u);
   EXPECT_EQ(sizeof(hone_matmul_call), 64u);
@@ -157,6 +158,10 @@ TEST_F(EngineCApi, NumbersThatAreNoEnumeratorAreRefused) {
   write(spec.b, 257);
   EXPECT_EQ(hone_matmul_prepare(engine_, &spec, &matmul), HONE_INVALID_ARGUMENT);
   EXPECT_THAT(hone_last_error(), HasSubstr("b is not a hone_layout"));
+  ASSERT_EQ(hone_matmul_spec_init(&spec, 8, 8), HONE_OK);
+  write(spec.weight_type, 3);
+  EXPECT_EQ(hone_matmul_prepare(engine_, &spec, &matmul), HONE_INVALID_ARGUMENT);
+  EXPECT_THAT(hone_last_error(), HasSubstr("weight_type is not a hone_weight_type"));
   ASSERT_EQ(hone_matmul_spec_init(&spec, 8, 8), HONE_OK);
   spec.epilogue_length = 1;
   write(spec.epilogue[0], 300);

@@ -29,6 +29,7 @@ double tolerance(int64_t k) { return 1e-5 * std::sqrt(static_cast<double>(std::m
 std::string lack(const MatmulProblem& p) {
   // Not every peer checks for an empty matrix before it reads one.
   if (p.m == 0 || p.n == 0 || p.k == 0) return "peers are compared where m, n and k are at least 1";
+  if (p.dtype != DType::kF32) return "peers have weights of f32: compare matmul:f32";
   if (!p.epilogue.empty()) return "peers have no epilogue: compare the problem without it";
   if (p.batch != 1) return "peers are compared without batch";
   if (p.alpha != 1 || p.beta != 0) return "peers are compared with alpha=1, beta=0";
@@ -51,12 +52,13 @@ class MatmulWork final : public PeerWork {
                                  b_constant_ ? 1 : 0,
                                  threads};
     char error[256] = "";
-    return handle_of(peer, peer.prepare(&wanted, operands_.view().b, error, sizeof error), error);
+    return handle_of(peer, peer.prepare(&wanted, static_cast<const float*>(operands_.view().b), error, sizeof error),
+                     error);
   }
   void reset() override { operands_.reset_c(); }
   bool run(const HonePeer& peer, void* handle) override {
     const matmul::MatmulOperands operands = operands_.view();
-    return peer.run(handle, operands.a, operands.b, operands.c) == 0;
+    return peer.run(handle, operands.a, static_cast<const float*>(operands.b), operands.c) == 0;
   }
   Status check(const HonePeer& peer) const override;
   std::vector<std::span<const std::byte>> ranges() const override { return operands_.ranges(); }

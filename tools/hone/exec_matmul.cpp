@@ -1,8 +1,9 @@
 // Matmul from arrays: a [m, k], b [k, n] (nn) or [n, k] (nt, packed), c [m, n] where beta reads it, bias [n], gate and
 // residual like c; each with the batch in front where it has one; row_scale [m]. swiglu: c, gate and residual have n /
-// 2 columns.
+// 2 columns. b is given as f32; where the problem has weights of 16 bits it is rounded to them.
 #include <algorithm>
 
+#include "engine/base/half.h"
 #include "kernels/matmul/bind.h"
 #include "kernels/matmul/fallback.h"
 #include "kernels/matmul/reference.h"
@@ -63,6 +64,7 @@ class MatmulWork final : public ExecWork {
   Status take(const Arrays& arrays) override {
     HONE_RETURN_IF_ERROR(lay_out(arrays, "a", a_, memory_["a"]));
     HONE_RETURN_IF_ERROR(lay_out(arrays, "b", b_, memory_["b"]));
+    if (p_.dtype != DType::kF32 && arrays.contains("b")) HONE_RETURN_IF_ERROR(narrow(memory_["b"]));
     HONE_RETURN_IF_ERROR(lay_out(arrays, "c", c_, initial_c_));
     HONE_RETURN_IF_ERROR(lay_out(arrays, "gate", c_, memory_["gate"]));
     HONE_RETURN_IF_ERROR(lay_out(arrays, "residual", c_, memory_["residual"]));
@@ -110,13 +112,21 @@ class MatmulWork final : public ExecWork {
     return {};
   }
 
+  Status narrow(AlignedBuffer& memory) const {
+    const std::span<const float> wide = memory.as<float>();
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer made, AlignedBuffer::allocate_elements(std::ssize(wide), sizeof(uint16_t)));
+    std::ranges::transform(wide, made.as<uint16_t>().begin(), p_.dtype == DType::kBf16 ? f32_to_bf16 : f32_to_f16);
+    memory = std::move(made);
+    return {};
+  }
+
   Status pack() {
-    const int64_t item = (packed_.elements(p_.n, p_.k) + 15) / 16 * 16;  // whole vectors are stored
+    const int64_t item = (packed_.elements(p_.n, p_.k) + 31) / 32 * 32;  // whole vectors are stored
     packed_.batch_stride = b_.items == 1 ? 0 : item;
-    HONE_ASSIGN_OR_RETURN(AlignedBuffer panels, AlignedBuffer::allocate_elements(item * b_.items, sizeof(float)));
+    HONE_ASSIGN_OR_RETURN(AlignedBuffer panels, AlignedBuffer::allocate_elements(item * b_.items, p_.bytes_b()));
     for (int64_t i = 0; i < b_.items; ++i)
-      matmul::fallback_pack_b(source_, memory_["b"].as<float>().data() + i * b_.item_stride,
-                              panels.as<float>().data() + i * item, packed_.width, 0, packed_.panels(p_.n));
+      matmul::fallback_pack_b(source_, memory_["b"].data() + i * b_.item_stride * p_.bytes_b(),
+                              panels.data() + i * item * p_.bytes_b(), packed_.width, 0, packed_.panels(p_.n));
     memory_["b"] = std::move(panels);
     return {};
   }

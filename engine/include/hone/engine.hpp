@@ -14,7 +14,8 @@
 // or the number of threads.
 //
 // Reading and writing
-//   - All sizes and strides count f32 elements, are 64-bit, and may be of any size, 0 included.
+//   - All sizes and strides count elements (f32, but for weights of 16 bits), are 64-bit, and may be of any size, 0
+//   included.
 //   - Exactly the m x n elements of C are written; no operand is read outside its elements; padding between rows is
 //     neither read nor written. No alignment is needed beyond that of float.
 //   - beta == 0: C is never read (it may hold NaN). Otherwise beta is a factor of the old C.
@@ -49,6 +50,10 @@ namespace hone {
 // How B lies in memory: [k, n] row by row, or transposed, [n, k] row by row (as model files store weights).
 enum class Layout : uint8_t { kNn, kNt };
 
+// What constant weights are stored in. Those of 16 bits count as the f32 that they widen to, exactly (denormals,
+// infinities and NaN too): the bits of the result are those of f32 weights with these values, at half the memory.
+enum class WeightType : uint8_t { kF32, kBf16, kF16 };
+
 // Steps after the sum, in the order given; v is the element so far.
 enum class Epilogue : uint8_t {
   kBias,      // v + bias[j]
@@ -73,6 +78,7 @@ struct MatmulSpec {
   int64_t n = 0;  // columns of B; of C as well, but for kSwiglu
   int64_t k = 0;  // length of the sum
   Layout b = Layout::kNt;
+  WeightType weight_type = WeightType::kF32;  // others: constant weights only
   // Distance of rows, in elements; 0: dense. lda >= k, ldb >= a row of B, ldc >= a row of C. gate and residual are laid
   // out as C.
   int64_t lda = 0, ldb = 0, ldc = 0;
@@ -92,7 +98,8 @@ struct MatmulSpec {
   // again.
   int64_t max_m = 4096;
 
-  // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`).
+  // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`; the
+  // type is that of the weights).
   // b=packed says nothing about the memory weights come from: it gives kNt. Error: invalid_argument showing where.
   HONE_API static Result<MatmulSpec> parse(std::string_view problem);
 };
@@ -149,7 +156,7 @@ class HONE_API Matmul {
   // The plan for m rows (m >= 1), compiled if it was not yet. Thread safe. Error: as run().
   Result<PlanInfo> plan(int64_t m) const;
 
-  // Bytes of packed weights that this matmul owns (0 when B comes with each call).
+  // Bytes of packed weights that this matmul reads (0 when B comes with each call).
   int64_t weight_bytes() const;
 
   class Impl;
@@ -207,9 +214,10 @@ class HONE_API Engine {
   static Result<Engine> create(const EngineOptions& options = {});
 
   // Packs the constant weights B (spec.b, spec.ldb, spec.stride_b) into memory of its own: `weights` may be freed
-  // afterwards. Reads them once, with all threads. Errors: invalid_argument naming the field, resource_exhausted.
-  Result<Matmul> prepare(const MatmulSpec& spec, const float* weights) const;
-  // B comes with each call, and is read where it is.
+  // afterwards. Reads them once, with all threads. They are elements of spec.weight_type. Errors: invalid_argument
+  // naming the field, resource_exhausted.
+  Result<Matmul> prepare(const MatmulSpec& spec, const void* weights) const;
+  // B comes with each call, as f32, and is read where it is.
   Result<Matmul> prepare(const MatmulSpec& spec) const;
   // hone/attention.hpp. Errors: invalid_argument naming the field, resource_exhausted.
   Result<Attention> prepare(const AttentionSpec& spec) const;

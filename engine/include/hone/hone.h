@@ -111,7 +111,10 @@ typedef enum hone_epilogue {
 #define HONE_MAX_EPILOGUE 16
 #define HONE_MAX_EXPECTED_M 64
 
-/* hone::MatmulSpec; sizes and strides in f32 elements. Fill it with hone_matmul_spec_init or _parse, then change it. */
+/* What constant weights are stored in; those of 16 bits count as the f32 that they widen to. */
+typedef enum hone_weight_type { HONE_WEIGHT_F32 = 0, HONE_WEIGHT_BF16, HONE_WEIGHT_F16 } hone_weight_type;
+
+/* hone::MatmulSpec; sizes and strides in elements. Fill it with hone_matmul_spec_init or _parse, then change it. */
 typedef struct hone_matmul_spec {
   int64_t n, k;
   hone_layout b;
@@ -125,9 +128,10 @@ typedef struct hone_matmul_spec {
   int64_t
       expected_m[HONE_MAX_EXPECTED_M]; /* rows that matter most: a plan of their own; the first decides on packing */
   int64_t max_m; /* calls with up to so many rows compile nothing; 0: only expected_m are compiled beforehand */
+  hone_weight_type weight_type; /* others than f32: constant weights only */
 } hone_matmul_spec;
 
-/* Dense, b = nt, batch 1, alpha 1, beta 0, no epilogue, one row expected, max_m 4096. */
+/* Dense, b = nt, batch 1, alpha 1, beta 0, no epilogue, one row expected, max_m 4096, weights of f32. */
 HONE_C_API hone_status hone_matmul_spec_init(hone_matmul_spec* spec, int64_t n, int64_t k);
 /* From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu". */
 HONE_C_API hone_status hone_matmul_spec_parse(hone_matmul_spec* spec, const char* problem);
@@ -135,9 +139,9 @@ HONE_C_API hone_status hone_matmul_spec_parse(hone_matmul_spec* spec, const char
 /* B comes with each call. */
 HONE_C_API hone_status hone_matmul_prepare(const hone_engine* engine, const hone_matmul_spec* spec,
                                            hone_matmul** matmul);
-/* B is constant: packed now; `weights` may be freed afterwards. */
+/* B is constant, of spec->weight_type: packed now; `weights` may be freed afterwards. */
 HONE_C_API hone_status hone_matmul_prepare_weights(const hone_engine* engine, const hone_matmul_spec* spec,
-                                                   const float* weights, hone_matmul** matmul);
+                                                   const void* weights, hone_matmul** matmul);
 HONE_C_API void hone_matmul_destroy(hone_matmul* matmul);
 
 /* Operands of one call; NULL where the spec has no use for one. */

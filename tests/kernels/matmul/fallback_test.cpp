@@ -1,6 +1,7 @@
 // The precompiled kernel has the bits of the scalar chain, for every layout and every tail, however it is divided.
 #include "kernels/matmul/fallback.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -103,7 +104,7 @@ TEST(MatmulFallback, NanStaysInItsRow) {
 TEST(MatmulFallback, AlphaZeroReadsNeitherAnorB) {
   TestMatmul t(*parse_problem("matmul:f32:m=3,n=5,k=8,alpha=0:+bias"), 8, 3);
   MatmulOperands o = t.operands();
-  o.a = o.b = nullptr;
+  o.a = nullptr, o.b = nullptr;
   fallback_matmul(t.problem, o, t.packed);
   for (size_t i = 0; i < 15; ++i) EXPECT_EQ(t.c[i], t.bias[i % 5]);
 }
@@ -130,6 +131,35 @@ TEST(MatmulFallback, PartsOfPairedColumnsGiveTheWhole) {
   for (int64_t strip : {2, 0, 1}) fallback_matmul(p, parts.operands(), parts.packed, {0, 0, 9, strip, strip + 1});
   const Comparison compared = compare_bits(p, parts.c.data(), whole.c.data());
   EXPECT_TRUE(compared.ok()) << compared.text;
+}
+
+TEST(MatmulFallback, WeightsOf16BitsInEveryLayout) {
+  for (const char* dtype : {"bf16", "f16"}) {
+    for (const char* rest :
+         {"m=1,n=40,k=300,b=packed", "m=7,n=33,k=19,b=packed", "m=5,n=17,k=9,b=nt,ldb=11", "m=6,n=17,k=9,ldb=20",
+          "m=2,n=16,k=5,batch=3,b=packed", "m=3,n=64,k=21,b=packed:+bias+swiglu", "m=2,n=3,k=0,b=packed:+relu"}) {
+      const MatmulProblem p = *parse_problem(fmt::format("matmul:{}:{}", dtype, rest));
+      const GuardedOperands operands(p, 8, 3, 30);
+      fallback_matmul(p, operands.operands(), operands.packed());
+      const Comparison compared = operands.compare_with_reference();
+      EXPECT_TRUE(compared.ok()) << to_string(p) << ": " << compared.text;
+    }
+  }
+}
+
+TEST(MatmulFallback, Packs16BitsAsTheReference) {
+  for (const char* text : {"matmul:bf16:m=1,n=37,k=70,b=nt,ldb=73", "matmul:f16:m=1,n=37,k=19,ldb=41",
+                           "matmul:bf16:m=1,n=8,k=1,b=nt", "matmul:bf16:m=1,n=97,k=33,b=nt"}) {
+    const MatmulProblem p = *parse_problem(text);
+    const GuardedOperands operands(p, 0, 4, 30);
+    const auto* b = static_cast<const uint16_t*>(operands.operands().b);
+    for (const int64_t width : {8, 16, 48}) {
+      const PackedB packed{.width = width};
+      std::vector<uint16_t> got(static_cast<size_t>(packed.elements(p.n, p.k)), 0xffff);
+      for (int64_t q = packed.panels(p.n); q-- > 0;) fallback_pack_b(p, b, got.data(), width, q, q + 1);
+      EXPECT_EQ(got, pack_b_reference(p, b, width)) << text << " width " << width;
+    }
+  }
 }
 
 TEST(MatmulFallback, PacksAsTheReference) {
