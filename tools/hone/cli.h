@@ -116,6 +116,7 @@ void add_compile(CLI::App& app, Run& run);
 void add_exec(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
 void add_fuzz(CLI::App& app, Run& run);
+void add_synth(CLI::App& app, Run& run);
 void add_db_learn(CLI::App& db, Run& run);  // a part of hone db
 // What `hone tune` starts to run candidates in; in no help text.
 void add_tune_worker(CLI::App& app, Run& run);

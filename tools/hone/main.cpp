@@ -32,6 +32,7 @@ int run_command(int argc, char** argv) {
   add_exec(app, run);
   add_db(app, run);
   add_fuzz(app, run);
+  add_synth(app, run);
   add_tune_worker(app, run);
   return parse_and_run(app, argc, argv, run);
 }

@@ -167,7 +167,7 @@ class Reader {
         return unsupported(fmt::format("metadata \"{}\" is {}", key("rope.scaling.yarn_ext_factor"), extrapolation));
       attention *= yarn_attention;
       // The file's factors come on top of the one that the stretch brings with it.
-      if (attention != 1) s.attention_factor = attention * (s.factor > 0 ? 0.1 * std::log(s.factor) + 1 : 1);
+      if (attention != 1) s.attention_factor = attention * (s.factor > 1 ? 0.1 * std::log(s.factor) + 1 : 1);
     } else if (kind == "linear" || kind == "none") {
       if (kind == "linear" && s.factor != 1) s.kind = RopeScalingKind::kLinear;
       if (attention != 1)

@@ -6,6 +6,7 @@
 
 #include "engine/model/files/assemble_internal.h"
 #include "engine/model/files/byte_reader_internal.h"
+#include "engine/model/files/folder_internal.h"
 #include "engine/model/files/formats_internal.h"
 #include "engine/model/files/identity_internal.h"
 #include "engine/model/files/mapped_file.h"
@@ -21,10 +22,12 @@ Status in_file(const std::string& path, const Status& status) {
   return {status.code(), fmt::format("{}: {}", path, status.message())};
 }
 
-enum class Format { kGguf, kLlama2c, kUnknown };
+enum class Format { kGguf, kSafetensors, kLlama2c, kUnknown };
 
 Format format_of(std::span<const std::byte> bytes) {
   if (bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0) return Format::kGguf;
+  // Behind 8 bytes of size, JSON.
+  if (bytes.size() > 8 && bytes[7] == std::byte{0} && bytes[8] == std::byte{'{'}) return Format::kSafetensors;
   if (looks_like_llama2c(bytes)) return Format::kLlama2c;
   return Format::kUnknown;
 }
@@ -66,12 +69,28 @@ Status check_vocabulary(const ModelFile& model) {
   return invalid_argument(fmt::format("the tokenizer has {} tokens, the model {}", tokens, model.config.vocabulary));
 }
 
+Result<ModelFile> open_checkpoint(const std::string& folder, const std::string& only, const OpenOptions& options) {
+  HONE_ASSIGN_OR_RETURN(OpenedFolder opened, open_folder(folder, only, options.tokenizer.empty()));
+  ModelFile model = std::move(opened.model);
+  model.weight_bytes = bytes_of(model.weights);
+  model.identity = identity_of(model.format, opened.files);
+  model.memory = std::make_shared<const std::pair<Files, std::shared_ptr<const void>>>(std::move(opened.files),
+                                                                                       std::move(opened.copies));
+  return model;
+}
+
 Result<ModelFile> open_file(const std::string& path, const OpenOptions& options) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return open_checkpoint(path, "", options);
   HONE_ASSIGN_OR_RETURN(const auto mapped, MappedFile::open(path));
   const std::span<const std::byte> bytes = mapped->bytes();
   const Format format = format_of(bytes);
   if (format == Format::kUnknown)
     return unsupported("not a model file that is known here: neither GGUF nor safetensors nor llama2.c");
+  if (format == Format::kSafetensors) {
+    const fs::path file(path);
+    return open_checkpoint(file.parent_path().string(), file.filename().string(), options);
+  }
   const bool own = options.tokenizer.empty();
   HONE_ASSIGN_OR_RETURN(ModelFile model, format == Format::kGguf ? model_of_gguf(bytes, own) : model_of_llama2c(bytes));
   Files files = {mapped};

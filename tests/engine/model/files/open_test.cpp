@@ -2,20 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "engine/model/files/model_file.h"
+#include "tests/engine/model/files/files_testing.h"
 #include "tests/engine/model/shared_files.h"
 
 namespace hone::model {
 namespace {
 
 using ::testing::HasSubstr;
-
-bool same(const Weight& a, const Weight& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.data.size() == b.data.size() &&
-         (a.data.empty() || std::memcmp(a.data.data(), b.data.data(), a.data.size()) == 0);
-}
 
 TEST(ModelFilesOpen, StoriesGeometryFromGguf) {
   HONE_SHARED_FILE(path, "models/stories260K.gguf");

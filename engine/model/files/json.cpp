@@ -1,0 +1,38 @@
+// See json_internal.h.
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/base/printable.h"
+#include "engine/model/files/json_internal.h"
+
+namespace hone::model {
+
+Result<Json> parse_json_object(std::string_view text) {
+  std::vector<std::set<std::string>> open;  // the keys of objects under way
+  std::string twice;
+  const auto look = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && twice.empty()) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!open.back().insert(key).second) twice = fmt::format("\"{}\" is there twice", printable(key));
+    }
+    return true;
+  };
+  Json json = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return data_loss("not JSON, or cut off");
+  if (!json.is_object()) return data_loss("not a JSON object");
+  if (!twice.empty()) return data_loss(twice);
+  return json;
+}
+
+const Json& member(const Json& object, std::string_view key) {
+  static const Json kNull;
+  const auto found = object.find(key);
+  return found == object.end() ? kNull : *found;
+}
+
+}  // namespace hone::model

@@ -1,0 +1,202 @@
+// config.json and its neighbours: what real ones say, and what is refused.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/model/files/hugging_face_internal.h"
+#include "tests/engine/model/files/files_testing.h"
+
+namespace hone::model {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+const Json kLlama32 =
+    Json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 128000,
+  "eos_token_id": [128001, 128008, 128009], "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
+  "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1,
+  "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+  "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
+  "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 128256})");
+const Json kQwen25 = Json::parse(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896,
+  "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2",
+  "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false,
+  "vocab_size": 151936})");
+const Json kMistral =
+    Json::parse(R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+  "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+  "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+  "sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 32000})");
+
+DecoderConfig config_of(const Json& json) {
+  const Result<DecoderConfig> config = config_of_hugging_face(json.dump());
+  EXPECT_TRUE(config.ok()) << config.status().to_string();
+  return config.ok() ? *config : DecoderConfig();
+}
+
+Json with(Json json, const char* key, const Json& value) {
+  json[key] = value;
+  return json;
+}
+
+TEST(ModelFilesConfig, OfRealModels) {
+  const DecoderConfig llama = config_of(kLlama32);
+  EXPECT_EQ(llama.architecture, "llama");
+  EXPECT_EQ(llama.head_dim, 64);
+  EXPECT_EQ(llama.kv_heads, 8);
+  EXPECT_EQ(llama.context, 131072);
+  EXPECT_EQ(llama.rope_theta, 500000);
+  EXPECT_TRUE(llama.tied_embeddings);
+  EXPECT_EQ(llama.rope_scaling, (RopeScaling{.kind = RopeScalingKind::kLlama3,
+                                             .factor = 32,
+                                             .original_context = 8192,
+                                             .low_freq_factor = 1,
+                                             .high_freq_factor = 4}));
+  const DecoderConfig qwen = config_of(kQwen25);
+  EXPECT_EQ(qwen.architecture, "qwen2");
+  EXPECT_EQ(qwen.head_dim, 64);
+  EXPECT_EQ(qwen.window, 0) << "use_sliding_window is false";
+  EXPECT_EQ(qwen.norm_eps, 1e-6);
+  const DecoderConfig mistral = config_of(kMistral);
+  EXPECT_EQ(mistral.window, 4096);
+  EXPECT_EQ(config_of(with(kMistral, "sliding_window", nullptr)).window, 0);
+}
+
+TEST(ModelFilesConfig, WindowsThatAllLayersHave) {
+  Json qwen = with(kQwen25, "use_sliding_window", true);
+  EXPECT_THAT(config_of_hugging_face(qwen.dump()).status().message(), HasSubstr("a sliding window in 3 of 24 layers"));
+  EXPECT_EQ(config_of(with(qwen, "max_window_layers", 24)).window, 0);
+  EXPECT_EQ(config_of(with(qwen, "max_window_layers", 0)).window, 32768);
+  Json types = Json::array();
+  for (int i = 0; i < 24; ++i) types.push_back("full_attention");
+  EXPECT_EQ(config_of(with(qwen, "layer_types", types)).window, 0);
+  types[3] = "sliding_attention";
+  EXPECT_THAT(config_of_hugging_face(with(qwen, "layer_types", types).dump()).status().message(),
+              HasSubstr("in 1 of 24"));
+  types[3] = "linear_attention";
+  EXPECT_EQ(config_of_hugging_face(with(qwen, "layer_types", types).dump()).status().code(), Code::kUnsupported);
+}
+
+TEST(ModelFilesConfig, RopeInBothSpellings) {
+  Json newer = kLlama32;
+  newer["rope_parameters"] = newer["rope_scaling"];
+  newer["rope_parameters"]["rope_theta"] = 123.0;
+  newer.erase("rope_scaling");
+  newer.erase("rope_theta");
+  EXPECT_EQ(config_of(newer).rope_scaling, config_of(kLlama32).rope_scaling);
+  EXPECT_EQ(config_of(newer).rope_theta, 123);
+
+  Json yarn = with(kQwen25, "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}});
+  EXPECT_EQ(config_of(yarn).rope_scaling,
+            (RopeScaling{.kind = RopeScalingKind::kYarn, .factor = 4, .original_context = 32768}));
+  yarn["rope_scaling"].update({{"mscale", 1.0}, {"mscale_all_dim", 0.5}, {"beta_fast", 24}});
+  EXPECT_NEAR(config_of(yarn).rope_scaling.attention_factor, (0.1 * std::log(4) + 1) / (0.05 * std::log(4) + 1), 1e-12);
+  EXPECT_EQ(config_of(yarn).rope_scaling.beta_fast, 24);
+  EXPECT_EQ(config_of(with(kQwen25, "rope_scaling", {{"type", "default"}})).rope_scaling.kind, RopeScalingKind::kNone);
+  EXPECT_EQ(config_of(with(kLlama32, "partial_rotary_factor", 0.5)).rope_dims, 32);
+}
+
+TEST(ModelFilesConfig, Refusals) {
+  const auto refused = [](const Json& json, Code code, const char* what) {
+    const Result<DecoderConfig> config = config_of_hugging_face(json.dump());
+    ASSERT_FALSE(config.ok()) << what;
+    EXPECT_THAT(config.status().message(), HasSubstr(what));
+    EXPECT_EQ(config.status().code(), code) << config.status().message();
+  };
+  refused(with(kLlama32, "architectures", {"GemmaForCausalLM"}), Code::kUnsupported,
+          "architecture \"GemmaForCausalLM\"");
+  refused(with(kLlama32, "hidden_act", "gelu"), Code::kUnsupported, "hidden_act \"gelu\"");
+  refused(with(kLlama32, "quantization_config", {{"bits", 4}}), Code::kUnsupported, "quantised");
+  refused(with(kLlama32, "hidden_size", nullptr), Code::kInvalidArgument, "\"hidden_size\" is missing");
+  refused(with(kLlama32, "hidden_size", 2048.5), Code::kInvalidArgument, "\"hidden_size\" must be a whole number");
+  refused(with(kLlama32, "hidden_size", UINT64_MAX), Code::kInvalidArgument, "must be a whole number");
+  refused(with(kLlama32, "hidden_size", -1), Code::kInvalidArgument, "width is -1");
+  refused(with(kLlama32, "num_attention_heads", 0), Code::kInvalidArgument, "\"num_attention_heads\" must be positive");
+  refused(with(kQwen25, "hidden_size", 897), Code::kInvalidArgument, "hidden_size (897) is not a multiple");
+  refused(with(kLlama32, "rope_theta", "high"), Code::kInvalidArgument, "\"rope_theta\" must be a number");
+  refused(with(kLlama32, "tie_word_embeddings", 1), Code::kInvalidArgument, "true or false");
+  refused(with(kLlama32, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), Code::kUnsupported,
+          "RoPE scaling \"dynamic\"");
+  refused(with(kLlama32, "rope_scaling", {{"type", "linear"}}), Code::kInvalidArgument,
+          "\"rope_scaling.factor\" is missing");
+  refused(with(kLlama32, "rope_scaling", {{"type", "llama3"}, {"factor", 2}}), Code::kInvalidArgument,
+          "original_max_position_embeddings\" is missing");
+  refused(with(kLlama32, "rope_scaling", 4), Code::kInvalidArgument, "\"rope_scaling\" must be an object");
+  refused(with(kLlama32, "rope_scaling", {{"type", "yarn"}, {"factor", 2}, {"truncate", false}}), Code::kUnsupported,
+          "truncate");
+  refused(with(kLlama32, "rope_parameters", {{"full_attention", Json::object()}}), Code::kUnsupported,
+          "differ between");
+  refused(with(kLlama32, "partial_rotary_factor", 2), Code::kInvalidArgument, "partial_rotary_factor");
+  EXPECT_EQ(config_of_hugging_face("{").status().code(), Code::kDataLoss);
+  EXPECT_THAT(config_of_hugging_face(R"({"a": 1, "a": 2})").status().message(), HasSubstr("\"a\" is there twice"));
+}
+
+TEST(ModelFilesConfig, Neighbours) {
+  EXPECT_THAT(*stops_of_hugging_face(kLlama32.dump()), ::testing::ElementsAre(128001, 128008, 128009));
+  EXPECT_THAT(*stops_of_hugging_face(R"({"eos_token_id": 2})"), ::testing::ElementsAre(2));
+  EXPECT_THAT(*stops_of_hugging_face("{}"), ::testing::IsEmpty());
+  EXPECT_FALSE(stops_of_hugging_face(R"({"eos_token_id": "2"})").ok());
+  EXPECT_FALSE(stops_of_hugging_face(R"({"eos_token_id": [-1]})").ok());
+  EXPECT_EQ(*chat_template_of_hugging_face(R"({"chat_template": "{{ x }}"})"), "{{ x }}");
+  EXPECT_EQ(*chat_template_of_hugging_face(R"({"chat_template": [{"name": "tool_use", "template": "t"},
+                                             {"name": "default", "template": "d"}]})"),
+            "d");
+  EXPECT_EQ(*chat_template_of_hugging_face("{}"), "");
+  EXPECT_THAT(*weight_map_of_hugging_face(R"({"weight_map": {"a": "1.safetensors"}})"),
+              ::testing::ElementsAre(::testing::Pair("a", "1.safetensors")));
+  for (const char* outside : {"../a.safetensors", "/etc/passwd", "", ".", "a/b"})
+    EXPECT_FALSE(weight_map_of_hugging_face(Json{{"weight_map", {{"a", outside}}}}.dump()).ok()) << outside;
+}
+
+class ModelFilesCheckpoint : public ModelFolder {};
+
+TEST_F(ModelFilesCheckpoint, Refusals) {
+  const synthetic::SyntheticModel m = *synthetic::synthetic_model("tiny");
+  const auto refused = [&](Code code, const std::string& what) {
+    const Result<ModelFile> model = open_model(file("c"));
+    ASSERT_FALSE(model.ok()) << what;
+    EXPECT_THAT(model.status().message(), HasSubstr(what));
+    EXPECT_THAT(model.status().message(), ::testing::StartsWith(file("c") + ": "));
+    EXPECT_EQ(model.status().code(), code) << model.status().message();
+  };
+  std::filesystem::create_directories(file("c"));
+  refused(Code::kNotFound, "config.json: cannot open the file");
+  put("c/config.json", hugging_face_config(m));
+  refused(Code::kNotFound, "no .safetensors file in the folder");
+  put_checkpoint(m, "c", 2);
+  std::filesystem::remove(file("c/model-00002-of-00002.safetensors"));
+  refused(Code::kNotFound, "model-00002-of-00002.safetensors: cannot open");
+  std::filesystem::remove(file("c/model.safetensors.index.json"));
+  refused(Code::kInvalidArgument, "is missing");
+  put_checkpoint(m, "c", 2);
+  std::filesystem::remove(file("c/model.safetensors.index.json"));
+  refused(Code::kInvalidArgument, "2 .safetensors files and no model.safetensors.index.json");
+  put("c/model.safetensors.index.json",
+      R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors",
+                         "lm_head.weight": "model-00002-of-00002.safetensors",
+                         "model.embed_tokens.weight": "model-00002-of-00002.safetensors"}})");
+  refused(Code::kDataLoss,
+          "tensor \"lm_head.weight\" is in model-00001-of-00002.safetensors, the index says");
+  std::filesystem::copy_file(file("c/model-00001-of-00002.safetensors"), file("c/model-00002-of-00002.safetensors"),
+                             std::filesystem::copy_options::overwrite_existing);
+  put("c/model.safetensors.index.json", safetensors_index(m, 2));
+  refused(Code::kDataLoss, "is in model-00001-of-00002.safetensors and in model-00002-of-00002.safetensors");
+}
+
+TEST_F(ModelFilesCheckpoint, WhatFollowsFromTheConfigIsIgnored) {
+  synthetic::SyntheticModel m = *synthetic::synthetic_model("tiny");
+  m.config.tied_embeddings = false;
+  put_checkpoint(m, "c");
+  m.config.tied_embeddings = true;
+  put("c/config.json", hugging_face_config(m));
+  const Result<ModelFile> model = open_model(file("c"));
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  EXPECT_FALSE(model->weights.output.present()) << "lm_head.weight of tied embeddings is a copy";
+}
+
+}  // namespace
+}  // namespace hone::model
