@@ -103,8 +103,9 @@ std::string hugging_face_config(const SyntheticModel& m) {
   json["rope_theta"] = c.rope_theta;
   json["rope_scaling"] = scaling_of(c.rope_scaling);
   json["tie_word_embeddings"] = c.tied_embeddings;
+  // Readers cut the product with head_dim off: half an element more is what gives rope_dims back.
   if (c.rope_dims != c.head_dim)
-    json["partial_rotary_factor"] = static_cast<double>(c.rope_dims) / static_cast<double>(c.head_dim);
+    json["partial_rotary_factor"] = (static_cast<double>(c.rope_dims) + 0.5) / static_cast<double>(c.head_dim);
   json["sliding_window"] = c.window > 0 ? Json(c.window) : Json(nullptr);
   if (c.window > 0 && c.architecture != "mistral") json["use_sliding_window"] = true, json["max_window_layers"] = 0;
   json["torch_dtype"] = m.dtype == DType::kF32 ? "float32" : m.dtype == DType::kF16 ? "float16" : "bfloat16";

@@ -13,6 +13,7 @@
 #include "engine/model/files/assemble_internal.h"
 #include "engine/model/files/hugging_face_internal.h"
 #include "engine/model/files/stops_internal.h"
+#include "engine/model/tokenizer/tokenizer_json.h"
 
 namespace hone::model {
 namespace {
@@ -119,9 +120,35 @@ Status read_weights(const Folder& folder, const std::vector<std::string>& names,
   return {};
 }
 
+Result<std::string> whole(std::string_view text) { return std::string(text); }
+
+Status read_vocabulary(const Folder& folder, std::optional<Vocabulary>& vocabulary) {
+  const auto file = folder.open("tokenizer.json");
+  if (!file.ok()) return file.status().code() == Code::kNotFound ? Status() : file.status();
+  HONE_ASSIGN_OR_RETURN(const std::string config, folder.optional("tokenizer_config.json", whole));
+  Result<Vocabulary> read = vocabulary_of_tokenizer_json(text_of(**file), config);
+  if (!read.ok()) return in_file("tokenizer.json", read.status());
+  vocabulary = *std::move(read);
+  // The tokenizer's own eos ends a text; what ends a turn of a chat is a matter of generating.
+  std::vector<int32_t> stops = {vocabulary->eos};
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    HONE_ASSIGN_OR_RETURN(const std::vector<int32_t> more, folder.optional(name, stops_of_hugging_face));
+    stops.insert(stops.end(), more.begin(), more.end());
+  }
+  add_stops(*vocabulary, stops);
+  return {};
+}
+
 }  // namespace
 
-Result<OpenedFolder> open_folder(const std::string& path, const std::string& only, bool) {
+Result<Vocabulary> vocabulary_of_folder(const std::string& path) {
+  std::optional<Vocabulary> vocabulary;
+  HONE_RETURN_IF_ERROR(read_vocabulary(Folder(path), vocabulary));
+  if (!vocabulary) return not_found("no tokenizer.json in the folder");
+  return *std::move(vocabulary);
+}
+
+Result<OpenedFolder> open_folder(const std::string& path, const std::string& only, bool with_vocabulary) {
   const Folder folder(path);
   OpenedFolder opened;
   opened.model.format = "safetensors";
@@ -136,6 +163,7 @@ Result<OpenedFolder> open_folder(const std::string& path, const std::string& onl
   HONE_RETURN_IF_ERROR(read_weights(folder, names, map, opened));
   HONE_ASSIGN_OR_RETURN(opened.model.chat_template,
                         folder.optional("tokenizer_config.json", chat_template_of_hugging_face));
+  if (with_vocabulary) HONE_RETURN_IF_ERROR(read_vocabulary(folder, opened.model.vocabulary));
   return opened;
 }
 

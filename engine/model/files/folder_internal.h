@@ -20,4 +20,7 @@ struct OpenedFolder {
 // is. Errors name the file in the folder.
 Result<OpenedFolder> open_folder(const std::string& folder, const std::string& only, bool with_vocabulary);
 
+// Of tokenizer.json and its neighbours there.
+Result<Vocabulary> vocabulary_of_folder(const std::string& folder);
+
 }  // namespace hone::model

@@ -93,7 +93,7 @@ Result<std::optional<Vocabulary>> vocabulary_of_gguf(const GgufFile& file) {
   int32_t turn = -1, message = -1;
   HONE_RETURN_IF_ERROR(read_id(file, "eot", tokens, -1, turn));
   HONE_RETURN_IF_ERROR(read_id(file, "eom", tokens, -1, message));
-  add_stops(v, {v.eos, turn, message});
+  add_stops(v, std::array{v.eos, turn, message});
   return std::optional(std::move(v));
 }
 

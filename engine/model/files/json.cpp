@@ -9,11 +9,25 @@
 #include "engine/model/files/json_internal.h"
 
 namespace hone::model {
+namespace {
+
+// A value takes up to 40 times its bytes in memory, a bracket 80 times: 4096 layers of tensors are 12 MB of JSON.
+constexpr size_t kMostBytes = 16 << 20;
+constexpr int kMostDepth = 16;
+
+}  // namespace
 
 Result<Json> parse_json_object(std::string_view text) {
+  if (text.size() > kMostBytes)
+    return unsupported(fmt::format("{} bytes of JSON, more than {}", text.size(), kMostBytes));
   std::vector<std::set<std::string>> open;  // the keys of objects under way
   std::string twice;
-  const auto look = [&](int, Json::parse_event_t event, Json& parsed) {
+  bool too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMostDepth) {  // not kept
+      too_deep = true;
+      return false;
+    }
     if (event == Json::parse_event_t::object_start) open.emplace_back();
     if (event == Json::parse_event_t::object_end) open.pop_back();
     if (event == Json::parse_event_t::key && twice.empty()) {
@@ -24,6 +38,7 @@ Result<Json> parse_json_object(std::string_view text) {
   };
   Json json = Json::parse(text, look, /*allow_exceptions=*/false);
   if (json.is_discarded()) return data_loss("not JSON, or cut off");
+  if (too_deep) return unsupported(fmt::format("JSON nested more than {} deep", kMostDepth));
   if (!json.is_object()) return data_loss("not a JSON object");
   if (!twice.empty()) return data_loss(twice);
   return json;

@@ -11,7 +11,8 @@ namespace hone::model {
 using Json = nlohmann::json;
 
 // data_loss where it is no JSON object or a key is there twice, in any object of it: which of two values a reader takes
-// is chance, and a file could show one to a check and the other to us.
+// is chance, and a file could show one to a check and the other to us. unsupported where it is larger or nested deeper
+// than any real one.
 Result<Json> parse_json_object(std::string_view text);
 
 // The member, or null where it is absent.

@@ -8,6 +8,7 @@
 //   tokenizer.bin: u32 longest token | f32 score, u32 length, bytes for each token
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "engine/model/files/assemble_internal.h"
@@ -138,7 +139,9 @@ Result<Vocabulary> vocabulary_of_llama2c(std::span<const std::byte> tokenizer_bi
     v.tokens.push_back(std::move(token));
   }
   const auto count = static_cast<int64_t>(v.tokens.size());
-  if (tokens && count != *tokens) return invalid_argument(fmt::format("{} tokens, the model has {}", count, *tokens));
+  if (tokens && count != *tokens)  // fewer: it may have been cut off between two
+    return {Status(count < *tokens ? Code::kDataLoss : Code::kInvalidArgument,
+                   fmt::format("{} tokens, the model has {}", count, *tokens))};
   // The ids are SentencePiece's, and not in the file: the unknown token, begin, end, 256 bytes, then pieces.
   constexpr int64_t kFirstByte = 3, kBytes = 256;
   if (count < kFirstByte + kBytes)
@@ -154,7 +157,7 @@ Result<Vocabulary> vocabulary_of_llama2c(std::span<const std::byte> tokenizer_bi
     token.kind = TokenKind::kByte;
   }
   // Models of llama2.c end a text by beginning the next.
-  add_stops(v, {v.eos, v.bos});
+  add_stops(v, std::array{v.eos, v.bos});
   return v;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/model/files/identity_internal.h"
 #include "engine/model/files/mapped_file.h"
 #include "engine/model/files/model_file.h"
+#include "engine/model/tokenizer/tokenizer_json.h"
 
 namespace hone::model {
 namespace {
@@ -41,10 +42,23 @@ Result<Vocabulary> vocabulary_of(std::span<const std::byte> bytes, std::optional
   return std::move(*vocabulary);
 }
 
+// A tokenizer.json by whatever name, with what is beside it where it has its own.
+Result<Vocabulary> vocabulary_of_json(const fs::path& path, std::span<const std::byte> bytes) {
+  if (path.filename() == "tokenizer.json") return vocabulary_of_folder(path.parent_path().string());
+  return vocabulary_of_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "");
+}
+
 Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_t> tokens, Files* files) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    Result<Vocabulary> vocabulary = vocabulary_of_folder(path);
+    return vocabulary.ok() ? std::move(vocabulary) : in_file(path, vocabulary.status());
+  }
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
   if (!file.ok()) return in_file(path, file.status());
-  Result<Vocabulary> vocabulary = vocabulary_of((*file)->bytes(), tokens);
+  const std::span<const std::byte> bytes = (*file)->bytes();
+  const bool json = !bytes.empty() && bytes.front() == std::byte{'{'};
+  Result<Vocabulary> vocabulary = json ? vocabulary_of_json(path, bytes) : vocabulary_of(bytes, tokens);
   if (!vocabulary.ok()) return in_file(path, vocabulary.status());
   if (files != nullptr) files->push_back(*file);
   return vocabulary;

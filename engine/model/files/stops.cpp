@@ -13,9 +13,10 @@ constexpr std::string_view kStops[] = {"<|eot_id|>",         "<|eom_id|>", "<|im
 
 }  // namespace
 
-void add_stops(Vocabulary& v, std::initializer_list<int32_t> named) {
+void add_stops(Vocabulary& v, std::span<const int32_t> named) {
   const auto add = [&](int32_t id) {
-    if (id < 0 || std::ranges::find(v.end_of_generation, id) != v.end_of_generation.end()) return;
+    const bool token = id >= 0 && static_cast<size_t>(id) < v.tokens.size();
+    if (!token || std::ranges::find(v.end_of_generation, id) != v.end_of_generation.end()) return;
     v.end_of_generation.push_back(id);
     v.tokens[static_cast<size_t>(id)].kind = TokenKind::kControl;
   };

@@ -2,14 +2,14 @@
 // by their texts.
 #pragma once
 
-#include <initializer_list>
+#include <span>
 
 #include "engine/model/tokenizer/vocabulary.h"
 
 namespace hone::model {
 
-// Fills v.end_of_generation: `named` (-1: none) first, then tokens that are known by text. What ends a generation is a
+// Fills v.end_of_generation: `named` first (an id that is no token's: none), then tokens that are known by text. What ends a generation is a
 // control token, whatever the file calls it: it is never shown.
-void add_stops(Vocabulary& v, std::initializer_list<int32_t> named);
+void add_stops(Vocabulary& v, std::span<const int32_t> named);
 
 }  // namespace hone::model

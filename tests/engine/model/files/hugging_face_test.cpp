@@ -179,8 +179,7 @@ TEST_F(ModelFilesCheckpoint, Refusals) {
       R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors",
                          "lm_head.weight": "model-00002-of-00002.safetensors",
                          "model.embed_tokens.weight": "model-00002-of-00002.safetensors"}})");
-  refused(Code::kDataLoss,
-          "tensor \"lm_head.weight\" is in model-00001-of-00002.safetensors, the index says");
+  refused(Code::kDataLoss, "tensor \"lm_head.weight\" is in model-00001-of-00002.safetensors, the index says");
   std::filesystem::copy_file(file("c/model-00001-of-00002.safetensors"), file("c/model-00002-of-00002.safetensors"),
                              std::filesystem::copy_options::overwrite_existing);
   put("c/model.safetensors.index.json", safetensors_index(m, 2));
@@ -196,6 +195,31 @@ TEST_F(ModelFilesCheckpoint, WhatFollowsFromTheConfigIsIgnored) {
   const Result<ModelFile> model = open_model(file("c"));
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   EXPECT_FALSE(model->weights.output.present()) << "lm_head.weight of tied embeddings is a copy";
+}
+
+TEST_F(ModelFilesCheckpoint, ItsTokenizer) {
+  const synthetic::SyntheticModel m = *synthetic::synthetic_model("tiny");
+  put_checkpoint(m, "c");
+  EXPECT_FALSE(open_model(file("c"))->vocabulary.has_value());
+  EXPECT_THAT(open_vocabulary(file("c")).status().message(), HasSubstr("no tokenizer.json in the folder"));
+  put("c/tokenizer.json", R"({"added_tokens": [{"id": 3, "content": "<|eot_id|>", "special": true},
+    {"id": 4, "content": "<end>", "special": true}, {"id": 5, "content": "<stop>", "special": true}],
+    "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
+  put("c/tokenizer_config.json", R"({"eos_token": "<end>", "chat_template": "{{ messages }}"})");
+  put("c/generation_config.json", R"({"eos_token_id": [5, 4, 600]})");
+  const Result<ModelFile> model = open_model(file("c"));
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  ASSERT_TRUE(model->vocabulary.has_value());
+  EXPECT_EQ(model->vocabulary->tokens.size(), 6u);
+  EXPECT_EQ(model->vocabulary->eos, 4);
+  EXPECT_THAT(model->vocabulary->end_of_generation, ::testing::ElementsAre(4, 5, 3)) << "eos, the list, known texts";
+  EXPECT_EQ(model->chat_template, "{{ messages }}");
+  EXPECT_EQ(open_vocabulary(file("c/tokenizer.json"))->end_of_generation.size(), 3u);
+  put("m.gguf", gguf_of(m));
+  EXPECT_EQ(open_model(file("m.gguf"), {.tokenizer = file("c")})->vocabulary->tokens.size(), 6u);
+  put("c/tokenizer.json", R"({"model": {"type": "WordPiece"}})");
+  EXPECT_THAT(open_model(file("c")).status().message(), HasSubstr("tokenizer.json: "));
 }
 
 }  // namespace
