@@ -38,6 +38,7 @@ Result<std::vector<int32_t>> Encoder::encode(std::span<const TextPart> parts, bo
   text_.reserve(size);
   for (const TextPart& part : parts) text_ += part.text;
   if (size >= kWorthKnowing) known_.resize(kKnownWords);
+  if (of_.by_bytes()) pre_tokenizer_.emplace(of_.pre_tokenizer, size);
 
   if (bos) ids_.push_back(of_.vocabulary.bos);
   size_t raw = 0, part_begin = 0;  // text_[raw, ..) is not tokenized yet
@@ -70,7 +71,7 @@ Status Encoder::byte_level(size_t begin, size_t end) {
   while (begin < end) {
     const std::string_view rest = std::string_view(text_).substr(begin, end - begin);
     const size_t good = valid_prefix(rest);
-    HONE_RETURN_IF_ERROR(of_.pre_tokenizer.cut(rest.substr(0, good), ends_));
+    HONE_RETURN_IF_ERROR(pre_tokenizer_->cut(rest.substr(0, good), ends_));
     size_t from = 0;
     for (const uint32_t to : ends_) {
       HONE_RETURN_IF_ERROR(remembered(begin + from, begin + to, &Encoder::byte_level_word));

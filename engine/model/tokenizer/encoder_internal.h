@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,7 @@ class Encoder {
   std::string escaped_;  // of a word: U+2581 for spaces; of a piece: in GPT-2's alphabet
   std::vector<int32_t> ids_;
   Merger merger_;
+  std::optional<PreTokenizer::Matcher> pre_tokenizer_;
   std::vector<uint32_t> ends_;
   std::vector<Known> known_;
   struct Split {

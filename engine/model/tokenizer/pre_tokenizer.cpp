@@ -59,40 +59,42 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// A step costs some 20 ns: 64 a byte are many times what a sane pattern needs.
-struct Allowance {
-  int64_t left;
-  static Allowance of(size_t bytes) { return {.left = 10'000'000 + 64 * static_cast<int64_t>(bytes)}; }
-};
-int take_step(pcre2_callout_block*, void* data) {
-  return --static_cast<Allowance*>(data)->left < 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
+// A callout costs some 20 ns, as do 16 characters that an item has gone over since the one before.
+int take_step(pcre2_callout_block* block, void* data) {
+  auto& steps = *static_cast<PatternSteps*>(data);
+  const size_t at = block->current_position;
+  const size_t moved = at > steps.at ? at - steps.at : steps.at - at;
+  steps.at = at;
+  steps.left -= 1 + static_cast<int64_t>(moved / 16);
+  return steps.left < 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
 }
 
-// What one call needs beside the compiled pattern, which threads share.
-struct MatchState {
-  MatchState(const pcre2_code* code, Allowance* allowance)
+}  // namespace
+
+struct PreTokenizer::State {
+  // `steps`: null for a pattern that is linear.
+  State(const pcre2_code* code, PatternSteps* steps)
       : data(pcre2_match_data_create_from_pattern(code, nullptr)), context(pcre2_match_context_create(nullptr)) {
     if (context == nullptr) return;
     pcre2_set_match_limit(context, 2'000'000'000);  // callouts and linear patterns bound the time
     pcre2_set_heap_limit(context, 64 << 10);        // KiB, of the interpreter
-    if (allowance != nullptr) pcre2_set_callout(context, take_step, allowance);
+    if (steps != nullptr) pcre2_set_callout(context, take_step, steps);
     if ((stack = pcre2_jit_stack_create(32 << 10, 4 << 20, nullptr)) != nullptr)
       pcre2_jit_stack_assign(context, nullptr, stack);
   }
-  ~MatchState() {
+  ~State() {
     pcre2_match_data_free(data);
     pcre2_match_context_free(context);
     pcre2_jit_stack_free(stack);
   }
-  MatchState(const MatchState&) = delete;
-  MatchState& operator=(const MatchState&) = delete;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  bool ok() const { return data != nullptr && context != nullptr; }
 
   pcre2_match_data* data;
   pcre2_match_context* context;
   pcre2_jit_stack* stack = nullptr;
 };
-
-}  // namespace
 
 class PreTokenizer::Pattern {
  public:
@@ -108,7 +110,8 @@ class PreTokenizer::Pattern {
     int error = 0;
     PCRE2_SIZE at = 0;
     const uint32_t options =
-        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (pattern->trusted_ ? 0 : PCRE2_AUTO_CALLOUT);
+        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C |
+        (pattern->trusted_ ? 0 : PCRE2_AUTO_CALLOUT | PCRE2_NO_AUTO_POSSESS | PCRE2_NO_START_OPTIMIZE);
     pattern->code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error,
                                    &at, context.get());
     if (pattern->code_ == nullptr)
@@ -125,7 +128,7 @@ class PreTokenizer::Pattern {
   Pattern& operator=(const Pattern&) = delete;
 
   // Appends the ends of the pieces of text[begin, end), which the pattern sees as a text of its own.
-  Status cut(std::string_view text, uint32_t begin, uint32_t end, MatchState& state,
+  Status cut(std::string_view text, uint32_t begin, uint32_t end, const State& state,
              std::vector<uint32_t>& ends) const {
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data() + begin);
     const PCRE2_SIZE size = end - begin;
@@ -186,18 +189,23 @@ Result<PreTokenizer> PreTokenizer::create(const Vocabulary& vocabulary) {
   return out;
 }
 
-Status PreTokenizer::cut(std::string_view text, std::vector<uint32_t>& ends) const {
+// 64 steps a byte are many times what a sane pattern needs.
+PreTokenizer::Matcher::Matcher(const PreTokenizer& of, size_t bytes)
+    : of_(of), steps_{.left = 10'000'000 + 64 * static_cast<int64_t>(bytes)}, states_(of.patterns_.size()) {}
+PreTokenizer::Matcher::~Matcher() = default;
+
+Status PreTokenizer::Matcher::cut(std::string_view text, std::vector<uint32_t>& ends) {
   ends.assign(1, static_cast<uint32_t>(text.size()));
-  Allowance allowance = Allowance::of(text.size());
-  std::vector<uint32_t> before;
-  for (const auto& pattern : patterns_) {
-    before.swap(ends);
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const Pattern& pattern = *of_.patterns_[i];
+    if (states_[i] == nullptr)
+      states_[i] = std::make_unique<State>(pattern.code(), pattern.trusted() ? nullptr : &steps_);
+    if (!states_[i]->ok()) return resource_exhausted("no memory to match a pattern");
+    before_.swap(ends);
     ends.clear();
-    MatchState state(pattern->code(), pattern->trusted() ? nullptr : &allowance);
-    if (state.data == nullptr || state.context == nullptr) return resource_exhausted("no memory to match a pattern");
     uint32_t begin = 0;
-    for (const uint32_t end : before) {
-      HONE_RETURN_IF_ERROR(pattern->cut(text, begin, end, state, ends));
+    for (const uint32_t end : before_) {
+      HONE_RETURN_IF_ERROR(pattern.cut(text, begin, end, *states_[i], ends));
       begin = end;
     }
   }

@@ -15,6 +15,12 @@ namespace hone::model {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// What a file's own patterns may still do to a text, and where in it they were last.
+struct PatternSteps {
+  int64_t left = 0;
+  size_t at = 0;
+};
+
 class PreTokenizer {
  public:
   PreTokenizer();  // leaves text whole
@@ -26,12 +32,32 @@ class PreTokenizer {
   static Result<PreTokenizer> create(const Vocabulary& vocabulary);
   // Llama 3 and Tekken: a piece that is a token as a whole is one.
   bool whole_words_first() const { return whole_words_first_; }
-  // The ends of the pieces of `text`, which is UTF-8 of at most 2^30 bytes; the last one is its size. Errors:
-  // resource_exhausted (a pattern that gave up).
-  Status cut(std::string_view text, std::vector<uint32_t>& ends) const;
 
  private:
   class Pattern;
+  struct State;
+
+ public:
+  // What one text of many needs; patterns are shared by threads, this is not.
+  class Matcher {
+   public:
+    // `bytes` of text at most, which bounds the steps that the file's own patterns may take.
+    Matcher(const PreTokenizer& of, size_t bytes);
+    ~Matcher();
+    Matcher(const Matcher&) = delete;
+    Matcher& operator=(const Matcher&) = delete;
+    // The ends of the pieces of `text`, which is UTF-8; the last one is its size. Errors: resource_exhausted (a pattern
+    // that gave up).
+    Status cut(std::string_view text, std::vector<uint32_t>& ends);
+
+   private:
+    const PreTokenizer& of_;
+    PatternSteps steps_;
+    std::vector<std::unique_ptr<State>> states_;  // one for each pattern, made when it is needed
+    std::vector<uint32_t> before_;
+  };
+
+ private:
   std::vector<std::unique_ptr<const Pattern>> patterns_;
   bool whole_words_first_ = false;
 };

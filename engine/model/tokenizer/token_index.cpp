@@ -1,4 +1,5 @@
 // See token_index_internal.h.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,8 @@
 namespace hone::model {
 namespace {
 
+constexpr size_t kBatch = 16;  // the tables are larger than the caches: so many look-ups are under way at once
+constexpr uint32_t kId = (1u << 24) - 1;
 constexpr size_t kMaxTokens = size_t{1} << 24, kMaxTokenBytes = size_t{64} << 10, kMaxSplitBytes = 512;
 
 uint64_t seed() {
@@ -81,74 +84,100 @@ Result<TokenIndex> TokenIndex::create(const std::vector<Token>& tokens) {
   while ((size_t{1} << bits) < tokens.size() + tokens.size() / 2) ++bits;
   index.slots_.resize(size_t{1} << bits);
   index.shift_ = 64 - bits;
-  for (size_t id = 0; id < tokens.size(); ++id) {
-    const Token& token = tokens[id];
-    HONE_RETURN_IF_ERROR(check_token(token, id));
-    if (token.text.empty()) continue;  // no text is this token
-    index.longest_ = std::max(index.longest_, token.text.size());
-    const uint64_t hash = hash_of(token.text);
-    const size_t at = index.place(token.text, hash);
-    if (index.slots_[at] != 0) {
-      const size_t other = (index.slots_[at] & 0xffffffff) - 1;
-      if (token.kind == TokenKind::kUnused) continue;
-      if (tokens[other].kind != TokenKind::kUnused)
-        return invalid_argument(fmt::format("tokens {} and {} are both '{}'", other, id, printable(token.text, 60)));
+  std::array<uint64_t, kBatch> hashes;
+  for (size_t begin = 0; begin < tokens.size(); begin += kBatch) {
+    const size_t count = std::min(kBatch, tokens.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      HONE_RETURN_IF_ERROR(check_token(tokens[begin + i], begin + i));
+      index.prefetch(hashes[i] = hash_of(tokens[begin + i].text));
     }
-    index.slots_[at] = hash << 32 | (id + 1);
+    for (size_t i = 0; i < count; ++i) HONE_RETURN_IF_ERROR(index.insert(begin + i, hashes[i]));
   }
   return index;
+}
+
+Status TokenIndex::insert(size_t id, uint64_t hash) {
+  const Token& token = (*tokens_)[id];
+  if (token.text.empty()) return {};  // no text is this token
+  longest_ = std::max(longest_, token.text.size());
+  const size_t at = place(token.text, hash);
+  if (slots_[at] != 0) {
+    if (token.kind == TokenKind::kUnused) return {};
+    const size_t other = id_of(slots_[at]);
+    if ((*tokens_)[other].kind != TokenKind::kUnused)
+      return invalid_argument(fmt::format("tokens {} and {} are both '{}'", other, id, printable(token.text, 60)));
+  }
+  slots_[at] = hash << 32 | (id + 1);
+  return {};
 }
 
 size_t TokenIndex::place(std::string_view text, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
   size_t at = hash >> shift_;
   for (; slots_[at] != 0; at = (at + 1) & mask)
-    if (slots_[at] >> 32 == (hash & 0xffffffff) && (*tokens_)[(slots_[at] & 0xffffffff) - 1].text == text) break;
+    if (slots_[at] >> 32 == (hash & 0xffffffff) && (*tokens_)[id_of(slots_[at])].text == text) break;
   return at;
 }
 
+void TokenIndex::prefetch_text(uint64_t hash) const {
+  const uint64_t slot = slots_[hash >> shift_];
+  if (slot != 0) __builtin_prefetch(&(*tokens_)[id_of(slot)]);
+}
+
+namespace {
+
+// A merge on its way into the table: its two tokens and the one that they make.
+struct Wanted {
+  std::array<std::string_view, 3> texts;
+  std::string whole;
+  std::array<uint64_t, 3> hashes = {};
+  std::array<int32_t, 3> ids = {};
+};
+
+Status read_merge(std::string_view merge, size_t rank, Wanted& out) {
+  const size_t space = merge.find(' ', 1);
+  if (space == std::string_view::npos)
+    return invalid_argument(
+        fmt::format("merge {} is '{}', not two tokens and a space between them", rank, printable(merge, 60)));
+  out.whole.assign(merge.substr(0, space)).append(merge.substr(space + 1));
+  out.texts = {merge.substr(0, space), merge.substr(space + 1), out.whole};
+  for (size_t k = 0; k < 3; ++k) out.hashes[k] = hash_of(out.texts[k]);
+  return {};
+}
+
+}  // namespace
+
+// In four steps of a batch, each of which touches memory that the one before has asked for.
 Result<MergeIndex> MergeIndex::create(const Vocabulary& vocabulary, const TokenIndex& index) {
   const std::vector<std::string>& merges = vocabulary.merges;
   if (merges.size() > kMaxTokens)
     return invalid_argument(fmt::format("the vocabulary has {} merges, the limit is {}", merges.size(), kMaxTokens));
   MergeIndex out;
   out.slots_.resize(merges.size() + merges.size() / 3 + 1);
-  // The tables are larger than the caches: all look-ups of a batch are under way at once.
-  constexpr size_t kBatch = 16;
-  struct Wanted {
-    std::string_view left, right;
-    std::string whole;
-    std::array<uint64_t, 3> hash;
-  };
   std::array<Wanted, kBatch> batch;
   for (size_t begin = 0; begin < merges.size(); begin += kBatch) {
     const size_t count = std::min(kBatch, merges.size() - begin);
     for (size_t i = 0; i < count; ++i) {
-      const std::string_view merge = merges[begin + i];
-      const size_t space = merge.find(' ', 1);
-      if (space == std::string_view::npos)
-        return invalid_argument(
-            fmt::format("merge {} is '{}', not two tokens and a space between them", begin + i, printable(merge, 60)));
+      HONE_RETURN_IF_ERROR(read_merge(merges[begin + i], begin + i, batch[i]));
+      for (const uint64_t hash : batch[i].hashes) index.prefetch(hash);
+    }
+    for (size_t i = 0; i < count; ++i)
+      for (const uint64_t hash : batch[i].hashes) index.prefetch_text(hash);
+    for (size_t i = 0; i < count; ++i) {
       Wanted& w = batch[i];
-      w.left = merge.substr(0, space);
-      w.right = merge.substr(space + 1);
-      w.whole.assign(w.left).append(w.right);
-      w.hash = {hash_of(w.left), hash_of(w.right), hash_of(w.whole)};
-      for (const uint64_t hash : w.hash) index.prefetch(hash);
+      for (size_t k = 0; k < 3; ++k) {
+        w.ids[k] = index.find(w.texts[k], w.hashes[k]);
+        if (w.ids[k] < 0)
+          return invalid_argument(fmt::format("merge {} is '{}', but '{}' is no token", begin + i,
+                                              printable(merges[begin + i], 60), printable(w.texts[k], 60)));
+      }
+      __builtin_prefetch(&out.slots_[out.home(w.ids[0], w.ids[1])], 1);
     }
     for (size_t i = 0; i < count; ++i) {
-      const Wanted& w = batch[i];
-      const std::array<int32_t, 3> ids = {index.find(w.left, w.hash[0]), index.find(w.right, w.hash[1]),
-                                          index.find(w.whole, w.hash[2])};
-      const std::array<std::string_view, 3> texts = {w.left, w.right, w.whole};
-      bool may = true;
-      for (size_t k = 0; k < 3; ++k) {
-        if (ids[k] < 0)
-          return invalid_argument(fmt::format("merge {} is '{}', but '{}' is no token", begin + i,
-                                              printable(merges[begin + i], 60), printable(texts[k], 60)));
-        may = may && mergeable(vocabulary.tokens[static_cast<size_t>(ids[k])].kind);
-      }
-      if (may) out.insert(ids[0], ids[1], {static_cast<uint32_t>(begin + i), ids[2]});
+      const auto& ids = batch[i].ids;
+      if (std::all_of(ids.begin(), ids.end(),
+                      [&](int32_t id) { return mergeable(vocabulary.tokens[size_t(id)].kind); }))
+        out.insert(ids[0], ids[1], {static_cast<uint32_t>(begin + i), ids[2]});
     }
   }
   return out;
@@ -162,27 +191,28 @@ size_t MergeIndex::home(int32_t left, int32_t right) const {
 
 // A pair that comes twice keeps its first rank.
 void MergeIndex::insert(int32_t left, int32_t right, Merge merge) {
-  Merge first;
-  if (find(left, right, first)) return;
-  size_t at = home(left, right);
-  while (!slots_[at].free()) at = at + 1 == slots_.size() ? 0 : at + 1;
+  const size_t at = place(left, right);
+  if (!slots_[at].free()) return;
   slots_[at] = {.left = static_cast<uint32_t>(left) | (merge.rank & 0xff) << 24,
                 .right = static_cast<uint32_t>(right) | (merge.rank >> 8 & 0xff) << 24,
                 .made = static_cast<uint32_t>(merge.id) | (merge.rank >> 16 & 0xff) << 24};
 }
 
+size_t MergeIndex::place(int32_t left, int32_t right) const {
+  size_t at = home(left, right);
+  while (!slots_[at].free() && ((slots_[at].left & kId) != static_cast<uint32_t>(left) ||
+                                (slots_[at].right & kId) != static_cast<uint32_t>(right)))
+    at = at + 1 == slots_.size() ? 0 : at + 1;
+  return at;
+}
+
 bool MergeIndex::find(int32_t left, int32_t right, Merge& merge) const {
-  constexpr uint32_t kId = (1u << 24) - 1;
-  if (left < 0 || right < 0 || slots_.empty()) return false;
-  for (size_t at = home(left, right); !slots_[at].free(); at = at + 1 == slots_.size() ? 0 : at + 1) {
-    const Slot& slot = slots_[at];
-    if ((slot.left & kId) != static_cast<uint32_t>(left) || (slot.right & kId) != static_cast<uint32_t>(right))
-      continue;
-    merge = {.rank = slot.left >> 24 | (slot.right >> 24) << 8 | (slot.made >> 24) << 16,
-             .id = static_cast<int32_t>(slot.made & kId)};
-    return true;
-  }
-  return false;
+  if (left < 0 || right < 0) return false;
+  const Slot& slot = slots_[place(left, right)];
+  if (slot.free()) return false;
+  merge = {.rank = slot.left >> 24 | (slot.right >> 24) << 8 | (slot.made >> 24) << 16,
+           .id = static_cast<int32_t>(slot.made & kId)};
+  return true;
 }
 
 }  // namespace hone::model

@@ -28,9 +28,12 @@ class TokenIndex {
     return static_cast<int32_t>(slots_[place(text, hash)] & 0xffffffff) - 1;
   }
   void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash >> shift_]); }
+  void prefetch_text(uint64_t hash) const;
   size_t longest() const { return longest_; }  // bytes of a token
 
  private:
+  static size_t id_of(uint64_t slot) { return (slot & 0xffffffff) - 1; }
+  Status insert(size_t id, uint64_t hash);
   size_t place(std::string_view text, uint64_t hash) const;  // the slot that has it, or a free one for it
 
   const std::vector<Token>* tokens_ = nullptr;
@@ -59,8 +62,9 @@ class MergeIndex {
   };
   void insert(int32_t left, int32_t right, Merge merge);
   size_t home(int32_t left, int32_t right) const;
+  size_t place(int32_t left, int32_t right) const;  // the slot that has the pair, or a free one for it
 
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_ = std::vector<Slot>(1);
 };
 
 }  // namespace hone::model

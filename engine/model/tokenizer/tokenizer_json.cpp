@@ -139,7 +139,7 @@ struct Reader {
 
   // Ids have few holes; a number that makes a table of nothing is refused.
   Status place(size_t id, std::string_view text, TokenKind kind) {
-    if (id >= out.tokens.size()) out.tokens.resize(id + 1, {.kind = TokenKind::kUnused});
+    if (id >= out.tokens.size()) out.tokens.resize(id + 1, {.text = {}, .kind = TokenKind::kUnused});
     Token& token = out.tokens[id];
     if (!token.text.empty() && token.text != text)
       return wrong(fmt::format("token {} is both '{}' and '{}'", id, printable(token.text, 40), printable(text, 40)));
