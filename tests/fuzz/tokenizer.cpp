@@ -73,7 +73,7 @@ void encode(const Tokenizer& t, std::string_view text, bool special) {
     const TokenKind kind = v.tokens[static_cast<size_t>(id)].kind;
     const bool is_bos = i == 0 && v.add_bos && id == v.bos;
     HONE_FUZZ_REQUIRE(special || is_bos || kind != TokenKind::kControl);
-    lossless = lossless && kind != TokenKind::kUnknown && kind != TokenKind::kControl;
+    lossless = lossless && !is_bos && kind != TokenKind::kUnknown && kind != TokenKind::kControl;
     bytes += t.bytes(id);
     streamed += out.push(id);
     HONE_FUZZ_REQUIRE(valid_prefix(streamed) == streamed.size());
