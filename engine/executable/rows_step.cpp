@@ -172,7 +172,8 @@ Status prepare_gather(Preparation& p, const Dispatch& d, const Node& n, Steps& s
   RowWork work;
   rows::ProgramBuilder b("gather_rows", static_cast<int>(table.size()) - 1, table.back().value());
   const DType dtype = p.type(n.operands[0]).dtype;
-  const int x = b.in(rows::Columns::kDense, dtype, 0), y = b.out(rows::Columns::kDense, dtype);
+  const int x = b.in(rows::Columns::kDense, dtype, 0);
+  const int y = b.out(rows::Columns::kDense, is_16bit_float(dtype) ? DType::kF32 : dtype);  // widened by the load
   b.store(y, b.load(x));
   work.program = b.finish();
   Dim count(1);

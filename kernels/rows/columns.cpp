@@ -1,7 +1,8 @@
 // One vector of columns in and out of memory.
 //
-// Strided rows and the tails of u8 rows have no vector access: their elements go one by one through a stage, a vector
-// of workspace. That costs some 20 cycles a vector, less than doing a chain of exp and div element by element.
+// Strided rows and the tails of rows of narrow elements have no vector access: their elements go one by one through a
+// stage, a vector of workspace. That costs some 20 cycles a vector, less than doing a chain of exp and div element by
+// element.
 #include "kernels/rows/lower_internal.h"
 
 namespace hone::rows {
@@ -41,7 +42,7 @@ void RowLowering::load(const Step& step, int i, const Part& part) {
     return b_.unary(ir::UnaryOp::kMove, value(i), step.part == 0 ? memory(step).first : memory(step).second);
   }
   if (o.columns == Columns::kStrided && lanes_ == 1) return b_.load(value(i), access(step.operand, {part.column, 0}));
-  if (o.columns == Columns::kStrided || (o.dtype == DType::kU8 && part.masked)) return load_staged(step, i, part);
+  if (o.columns == Columns::kStrided || (dtype_bytes(o.dtype) != 4 && part.masked)) return load_staged(step, i, part);
   std::vector<Affine> column{part.column};
   if (o.columns == Columns::kHalves) column.insert(column.begin(), step.part);
   b_.load(value(i), access(step.operand, std::move(column)), mask);
@@ -50,8 +51,7 @@ void RowLowering::load(const Step& step, int i, const Part& part) {
 void RowLowering::load_staged(const Step& step, int i, const Part& part) {
   const Operand& o = operand(step);
   const ir::BufferId stage = memory(step).stage;
-  const RegRef one =
-      Builder::at(b_.reg("element", {.dtype = o.dtype == DType::kF32 ? DType::kF32 : DType::kS32, .lanes = 1}));
+  const RegRef one = Builder::at(b_.reg("element", {.dtype = ir::register_dtype(o.dtype), .lanes = 1}));
   const Affine count = part.masked ? b_.let_min("there", {lanes_, part.count}) : Affine(lanes_);
   b_.serial("s", 0, count, 1, [&](const Affine& s) {
     std::vector<Affine> column{part.column + s};

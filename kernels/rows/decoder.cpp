@@ -148,7 +148,8 @@ RowProgram copy(RowShape shape, DType dtype, Columns from, Columns to) {
 
 RowProgram gather_rows(RowShape shape, DType dtype) {
   ProgramBuilder b("gather_rows", shape.outer, shape.n);
-  const int x = b.in(Columns::kDense, dtype, 0), y = b.out(Columns::kDense, dtype);
+  const int x = b.in(Columns::kDense, dtype, 0),
+            y = b.out(Columns::kDense, is_16bit_float(dtype) ? DType::kF32 : dtype);
   b.store(y, b.load(x));
   return b.finish();
 }

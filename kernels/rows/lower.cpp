@@ -93,11 +93,11 @@ void RowLowering::declare_operand(size_t i) {
   Memory& m = memory_[i];
   const std::string number = std::to_string(i);
   auto param = [&](const std::string& name) { return Affine::var(b_.param(name + number)); };
-  ir::Buffer buffer{.name = "x" + number, .dtype = o.dtype, .align = o.dtype == DType::kU8 ? 1 : 4};
-  const bool staged = o.columns == Columns::kStrided || o.dtype == DType::kU8;
+  ir::Buffer buffer{.name = "x" + number, .dtype = o.dtype, .align = dtype_bytes(o.dtype)};
+  const bool staged = o.columns == Columns::kStrided || dtype_bytes(o.dtype) != 4;
   if (staged && lanes_ > 1) {
     m.stage = b_.buffer({.name = "stage" + number,
-                         .dtype = o.dtype == DType::kU8 ? DType::kS32 : o.dtype,
+                         .dtype = ir::register_dtype(o.dtype),
                          .scope = Scope::kWorkspace,
                          .extents = {lanes_},
                          .strides = {1},

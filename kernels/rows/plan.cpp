@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/base/printable.h"
+#include "kernels/ir/ir.h"
 #include "kernels/rows/plan_internal.h"
 
 namespace hone::rows {
@@ -55,10 +56,9 @@ class Planner {
   Status check_operand(size_t i) const {
     const Operand& o = p_.operands[i];
     auto wrong = [&](const char* what) { return program_error(fmt::format("operand {}: {}", i, what)); };
-    const bool u8 = o.dtype == DType::kU8;
-    if (o.dtype != DType::kF32 && o.dtype != DType::kS32 && !u8) return wrong("its type is not f32, s32 or u8");
-    if (u8 && (o.role != Role::kIn || (o.columns != Columns::kDense && o.columns != Columns::kStrided)))
-      return wrong("u8 is for dense or strided inputs");
+    if (dtype_bytes(o.dtype) != 4 &&
+        (o.role != Role::kIn || (o.columns != Columns::kDense && o.columns != Columns::kStrided)))
+      return wrong("u8, bf16 and f16 are for dense or strided inputs");
     if (o.role == Role::kScratch && (o.dtype != DType::kF32 || o.columns != Columns::kDense || p_.n == kRuntime))
       return wrong("scratch is dense f32 of a constant n");
     if (has_two_parts(o.columns) && p_.n == kRuntime) return wrong("halves and pairs need a constant n");
@@ -167,7 +167,8 @@ class Planner {
 
   Result<ValueInfo> load(const Step& s) const {
     const Operand& o = operand(s);
-    ValueInfo made{o.dtype == DType::kF32 ? ValueType::kF32 : ValueType::kS32, o.columns == Columns::kOne, 0};
+    ValueInfo made{ir::register_dtype(o.dtype) == DType::kF32 ? ValueType::kF32 : ValueType::kS32,
+                   o.columns == Columns::kOne, 0};
     if (o.role == Role::kIn) return made;
     const int before = stored_[static_cast<size_t>(s.operand)];
     if (before < 0) return step_error(fmt::format("operand {} is loaded before it is stored", s.operand));

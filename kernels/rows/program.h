@@ -50,7 +50,9 @@ enum class Columns : uint8_t {
 
 struct Operand {
   Role role = Role::kIn;
-  DType dtype = DType::kF32;  // f32 or s32; kIn also u8 (dense or strided), which is loaded as s32
+  // f32 or s32; kIn also the narrow ones (dense or strided): u8 is loaded as s32, bf16 and f16 as the f32 that they
+  // are.
+  DType dtype = DType::kF32;
   Columns columns = Columns::kDense;
   int gather = -1;  // kIn: this outer dimension is indexed by the s32 table[i] instead of i
   bool operator==(const Operand&) const = default;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/base/half.h"
 #include "kernels/math/scalar_ops.h"
 #include "kernels/rows/plan_internal.h"
 
@@ -174,6 +175,8 @@ class Row {
     if (dtype == DType::kF32) cell.f = memory<float>(s)[at];
     if (dtype == DType::kS32) cell.i = memory<int32_t>(s)[at];
     if (dtype == DType::kU8) cell.i = memory<uint8_t>(s)[at];
+    if (dtype == DType::kBf16) cell.f = bf16_to_f32(memory<uint16_t>(s)[at]);
+    if (dtype == DType::kF16) cell.f = f16_to_f32(memory<uint16_t>(s)[at]);
     return cell;
   }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/half.h"
 #include "engine/executable/plan.h"
 #include "engine/passes/pass.h"
 #include "tests/engine/executable/decoder_graphs.h"
@@ -204,6 +205,18 @@ TEST_F(ExecutableOps, EmbeddingsAndIota) {
   b.output(b.gather(weights({10, 24}), ids));
   const ValueId count = b.add_typed(OpKind::iota, {}, {{"axis", int64_t{1}}}, {DType::kF32, {s, 24}});
   b.output(b.add(OpKind::mul, {b.gather(weights({10, 24}, 5), ids), count}));
+  expect_equal();
+}
+
+TEST_F(ExecutableOps, EmbeddingsOf16BitsAreReadWhereTheyLie) {
+  const ValueId ids = input("ids", {s}, DType::kS32);
+  inputs[0] = Tensor::s32({5}, std::vector<int32_t>{3, 0, 9, 9, 1});
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    std::vector<uint16_t> bits;
+    for (const float v : random_floats(10 * 37, 8, 2))
+      bits.push_back(dtype == DType::kBf16 ? f32_to_bf16(v) : f32_to_f16(v));
+    b.output(b.gather(b.constant(Constant::copy_of({dtype, {10, 37}}, std::as_bytes(std::span(bits)))), ids));
+  }
   expect_equal();
 }
 

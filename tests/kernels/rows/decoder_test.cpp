@@ -208,6 +208,10 @@ TEST(RowsDecoder, GathersRows) {
   for (const int64_t n : {1, 17, 64}) {
     expect_like_reference({.program = gather_rows({.n = n}), .extents = {9}, .styles = {{.pad = 2, .table_rows = 4}}},
                           5);
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      expect_like_reference({.program = gather_rows({.n = n}, dtype), .extents = {9}, .styles = {{.pad = 1}}}, 7);
+      expect_like_reference({.program = gather_rows({}, dtype), .extents = {5}, .n = n}, 8);
+    }
     expect_like_reference({.program = gather_rows({.outer = 2}, DType::kS32), .extents = {4, 3}, .n = n}, 6);
   }
 }

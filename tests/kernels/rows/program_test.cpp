@@ -72,9 +72,10 @@ TEST(RowsProgram, RefusesTextWithTheStatement) {
 TEST(RowsProgram, RefusesProgramsWithTheRule) {
   EXPECT_THAT(why("rows T outer=1 n=8; in f32 dense; %0 = load 0"), HasSubstr("a name is"));
   EXPECT_THAT(why("rows t outer=5 n=8; in f32 dense; %0 = load 0"), HasSubstr("outer dimensions"));
-  EXPECT_THAT(why("rows t outer=1 n=8; in bf16 dense; %0 = load 0"), HasSubstr("statement 2"));
+  EXPECT_THAT(why("rows t outer=1 n=8; in f64 dense; %0 = load 0"), HasSubstr("statement 2"));
   EXPECT_THAT(why("rows t outer=1 n=n; in f32 pairs; %0 = load 0 0"), HasSubstr("constant n"));
-  EXPECT_THAT(why("rows t outer=1 n=8; out u8 dense; %0 = const 0x0; store 0 %0"), HasSubstr("u8 is for"));
+  EXPECT_THAT(why("rows t outer=1 n=8; out u8 dense; %0 = const 0x0; store 0 %0"),
+              HasSubstr("u8, bf16 and f16 are for"));
   EXPECT_THAT(why("rows t outer=1 n=n; scratch f32 dense; %0 = const 0x0; store 0 %0"), HasSubstr("scratch"));
   EXPECT_THAT(why("rows t outer=1 n=8; in f32 dense gather 1; %0 = load 0"), HasSubstr("gather"));
   EXPECT_THAT(why_steps("%0 = load 0; %1 = add %0 %1"), HasSubstr("step 1: '%1' is not a value"));

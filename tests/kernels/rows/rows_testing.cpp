@@ -44,6 +44,8 @@ void fill(GuardedBuffer& memory, DType dtype, Random& random, int specials) {
     for (int32_t& i : memory.as<int32_t>()) i = static_cast<int32_t>(random.next());
   if (dtype == DType::kU8)
     for (uint8_t& b : memory.as<uint8_t>()) b = static_cast<uint8_t>(random.below(3));
+  if (is_16bit_float(dtype))  // of all bits: denormals, infinities and NaN are among them
+    for (uint16_t& b : memory.as<uint16_t>()) b = static_cast<uint16_t>(random.next());
 }
 
 }  // namespace
@@ -110,7 +112,7 @@ std::string RowMemory::difference(const RowMemory& expected) const {
   for (size_t h = 0; h < held_.size(); ++h) {
     const Held &got = held_[h], &want = expected.held_[h];
     if (!got.memory.slack_intact()) return fmt::format("buffer {}: a store outside it", h);
-    if (got.dtype == DType::kU8) {
+    if (dtype_bytes(got.dtype) != 4) {
       if (!std::ranges::equal(got.memory.as<uint8_t>(), want.memory.as<uint8_t>()))
         return fmt::format("buffer {}: was written", h);
       continue;

@@ -46,15 +46,16 @@ class RandomProgram {
  private:
   void input(ProgramBuilder& b, int outer) {
     const int gather = outer > 0 && random_.chance(25) ? static_cast<int>(random_.below(outer)) : -1;
-    const DType dtype = random_.one_of({DType::kF32, DType::kF32, DType::kF32, DType::kS32, DType::kU8});
+    const DType dtype =
+        random_.one_of({DType::kF32, DType::kF32, DType::kF32, DType::kS32, DType::kU8, DType::kBf16, DType::kF16});
     Columns columns = random_.one_of(
         {Columns::kDense, Columns::kDense, Columns::kOne, Columns::kStrided, Columns::kHalves, Columns::kPairs});
     const bool two = columns == Columns::kHalves || columns == Columns::kPairs;
-    if ((two && runtime_) || (dtype == DType::kU8 && columns != Columns::kStrided)) columns = Columns::kDense;
+    if ((two && runtime_) || (dtype_bytes(dtype) != 4 && columns != Columns::kStrided)) columns = Columns::kDense;
     const int x = b.in(columns, dtype, gather);
     const bool parts = columns == Columns::kHalves || columns == Columns::kPairs;
     for (int part = 0; part <= (parts ? 1 : 0); ++part)
-      (dtype == DType::kF32 ? floats_ : integers_).push_back(b.load(x, part));
+      (ir::register_dtype(dtype) == DType::kF32 ? floats_ : integers_).push_back(b.load(x, part));
   }
 
   // The first output that may be the memory of an input.

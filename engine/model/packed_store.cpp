@@ -1,0 +1,292 @@
+// See packed_store.h.
+#include "engine/model/packed_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <numeric>
+
+#include "engine/base/env.h"
+#include "engine/base/log.h"
+#include "engine/base/printable.h"
+#include "engine/base/sha256.h"
+#include "engine/model/packed_file_internal.h"
+
+namespace hone::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kKeepFree = int64_t{4} << 30;
+constexpr size_t kModelDigits = 64;
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kAbandoned = 600 * kSecond;  // no writer takes that long for a file
+
+int64_t now_ns() {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+bool is_packed(std::string_view name) {
+  return name.ends_with(kPackedSuffix) && is_hex(name.substr(0, name.size() - kPackedSuffix.size()), kModelDigits);
+}
+bool is_temporary(std::string_view name) {
+  return name.size() > 22 && name[0] == '.' && name.ends_with(".tmp") && is_hex(name.substr(1, 16), 16);
+}
+
+// A folder that is this user's alone to write. Errors: not_found, failed_precondition.
+Result<Descriptor> open_folder(const std::string& path) {
+  Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.get() < 0 && errno == ENOENT) return not_found(path + " does not exist");
+  if (folder.get() < 0) return failed_precondition(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  struct stat facts = {};
+  if (fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid())
+    return failed_precondition(path + " belongs to another user");
+  if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return failed_precondition(fmt::format("{} may be written by others: chmod go-w it", path));
+  return folder;
+}
+
+Result<Descriptor> make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    return failed_precondition(fmt::format("cannot make {}: {}", path, std::strerror(errno)));
+  return open_folder(path);
+}
+
+struct File {
+  std::string name;
+  int64_t bytes = 0, changed = 0;
+};
+
+std::vector<File> files_of(const std::string& folder) {
+  std::vector<File> files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    struct stat facts = {};
+    if ((!is_packed(name) && !is_temporary(name)) || lstat(at->path().c_str(), &facts) != 0) continue;
+    files.push_back({name, facts.st_size, facts.st_mtim.tv_sec * kSecond + facts.st_mtim.tv_nsec});
+  }
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.name < b.name; });
+  return files;
+}
+
+// Only files of ours, and the folder when nothing else is in it.
+void remove_model(const std::string& folder) {
+  for (const File& f : files_of(folder)) unlink((folder + "/" + f.name).c_str());
+  rmdir(folder.c_str());
+}
+
+// How many bytes may be written to the disk of `folder`.
+std::optional<int64_t> room_on_disk(int folder) {
+  struct statvfs facts = {};
+  if (fstatvfs(folder, &facts) != 0) return std::nullopt;
+  const auto block = static_cast<int64_t>(facts.f_frsize);
+  const int64_t all = static_cast<int64_t>(facts.f_blocks) * block, free = static_cast<int64_t>(facts.f_bavail) * block;
+  return free - std::min(kKeepFree, all / 10);
+}
+
+}  // namespace
+
+StorePlace store_place(const std::function<std::optional<std::string>(const char*)>& variable) {
+  StorePlace place;
+  if (const auto limit = variable("HONE_WEIGHTS_LIMIT")) {
+    int64_t bytes = 0;
+    const auto [end, error] = std::from_chars(limit->data(), limit->data() + limit->size(), bytes);
+    if (error != std::errc() || end != limit->data() + limit->size() || bytes < 0) {
+      place.why_none = fmt::format("HONE_WEIGHTS_LIMIT={} is no number of bytes", printable(*limit, 40));
+      return place;
+    }
+    place.limit = bytes;
+  }
+  if (const auto folder = variable("HONE_WEIGHTS")) {
+    place.folder = *folder == "off" ? "" : *folder;
+    if (*folder == "off") place.why_none = "HONE_WEIGHTS=off";
+  } else if (const auto cache = variable("XDG_CACHE_HOME"); cache && cache->starts_with('/')) {
+    place.folder = *cache + "/hone/weights";
+  } else if (const auto home = variable("HOME"); home && home->starts_with('/')) {
+    place.folder = *home + "/.cache/hone/weights";
+  } else {
+    place.why_none = "HOME is not set: set HONE_WEIGHTS to a folder";
+  }
+  return place;
+}
+
+StorePlace store_place() {
+  return store_place([](const char* name) { return env(name); });
+}
+
+// ---- all models ----
+
+int64_t StoreUsage::bytes() const {
+  return std::accumulate(models.begin(), models.end(), int64_t{0},
+                         [](int64_t sum, const StoredModel& m) { return sum + m.bytes; });
+}
+
+StoreUsage stored_models(const StorePlace& place) {
+  StoreUsage usage{.why_unused = place.why_none, .models = {}};
+  if (place.folder.empty()) return usage;
+  const Result<Descriptor> folder = open_folder(place.folder);
+  if (!folder.ok()) {
+    if (folder.status().code() != Code::kNotFound) usage.why_unused = std::string(folder.status().message());
+    return usage;
+  }
+  std::error_code error;
+  for (fs::directory_iterator at(place.folder, error), end; !error && at != end; at.increment(error)) {
+    StoredModel model{.name = at->path().filename().string()};
+    struct stat facts = {};
+    if (!is_hex(model.name, kModelDigits) || lstat(at->path().c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode))
+      continue;
+    model.used = facts.st_mtim.tv_sec * kSecond + facts.st_mtim.tv_nsec;
+    for (const File& f : files_of(at->path().string())) {
+      ++model.files;
+      model.bytes += f.bytes;
+    }
+    usage.models.push_back(std::move(model));
+  }
+  std::sort(usage.models.begin(), usage.models.end(), [](const StoredModel& a, const StoredModel& b) {
+    return std::pair(a.used, a.name) < std::pair(b.used, b.name);
+  });
+  return usage;
+}
+
+std::vector<StoreDrop> collect_stored(const StorePlace& place, const StoreCollection& how) {
+  std::vector<StoreDrop> dropped;
+  const StoreUsage usage = stored_models(place);
+  int64_t bytes = usage.bytes();
+  for (const StoredModel& m : usage.models) {
+    const std::string folder = place.folder + "/" + m.name;
+    std::string reason;
+    if (how.older_than && now_ns() - m.used > *how.older_than * kSecond) reason = "not used for longer than that";
+    if (bytes > place.limit) reason = fmt::format("all models have {} bytes, the limit is {}", bytes, place.limit);
+    if (!reason.empty()) {
+      dropped.push_back({m.name, m.bytes, reason});
+      bytes -= m.bytes;
+      if (!how.dry_run) remove_model(folder);
+      continue;
+    }
+    const Result<Descriptor> open = open_folder(folder);
+    if (!open.ok()) continue;
+    for (const File& f : files_of(folder)) {
+      if (is_temporary(f.name)) {
+        if (now_ns() - f.changed > kAbandoned) reason = "left behind by who wrote it";
+      } else {
+        reason = why_unreadable(open->get(), f.name);
+      }
+      if (reason.empty()) continue;
+      dropped.push_back({m.name + "/" + f.name, f.bytes, std::exchange(reason, "")});
+      bytes -= f.bytes;
+      if (!how.dry_run) unlinkat(open->get(), f.name.c_str(), 0);
+    }
+  }
+  return dropped;
+}
+
+// ---- one model ----
+
+PackedStore::PackedStore(StorePlace place, std::string_view identity, int threads,
+                         std::function<std::optional<int64_t>(int)> room)
+    : place_(std::move(place)),
+      model_(sha256_hex(identity)),
+      threads_(threads),
+      room_(room ? std::move(room) : room_on_disk) {}
+
+std::optional<WeightStore::Found> PackedStore::find(std::string_view key, int64_t bytes) {
+  if (bytes <= 0) return std::nullopt;
+  const int at = folder(/*make=*/false);
+  if (at < 0) return std::nullopt;
+  Result<MappedPacked> mapped = map_packed(at, key, bytes, threads_);
+  if (mapped.ok()) {
+    found_ += bytes;
+    return Found{mapped->bytes, std::move(mapped->owner)};
+  }
+  if (mapped.status().code() != Code::kNotFound)
+    HONE_LOG_EVENT(LogTopic::kDb, "weights_ignored", {{"model", model_}, {"why", mapped.status().message()}});
+  return std::nullopt;
+}
+
+void PackedStore::put(std::string_view key, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const int at = folder(/*make=*/true);
+  if (at < 0 || !makes_room(packed_file_bytes(key, static_cast<int64_t>(bytes.size())))) return;
+  if (const Status s = write_packed(at, key, bytes, threads_); !s.ok()) {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;  // the next one would fail as well, after as much work
+    return say_once("weights_not_kept", s.message());
+  }
+  put_ += static_cast<int64_t>(bytes.size());
+}
+
+// Of this model; -1 where there is none, which is then known.
+int PackedStore::folder(bool make) {
+  const std::lock_guard lock(mutex_);
+  if (given_up_ && make) return -1;
+  if (folder_) return folder_->get();
+  if (place_.folder.empty()) {
+    given_up_ = true;
+    say_once("weights_not_kept", place_.why_none);
+    return -1;
+  }
+  const std::string path = place_.folder + "/" + model_;
+  Result<Descriptor> all = make ? make_folder(place_.folder) : open_folder(place_.folder);
+  Result<Descriptor> own = !all.ok() ? std::move(all) : make ? make_folder(path) : open_folder(path);
+  if (!own.ok()) {
+    if (!make && own.status().code() == Code::kNotFound) return -1;
+    given_up_ = true;
+    say_once("weights_not_kept", own.status().message());
+    return -1;
+  }
+  (void)futimens(own->get(), nullptr);  // when it was used; where that cannot be noted, when it was written
+  folder_ = std::move(*own);
+  return folder_->get();
+}
+
+bool PackedStore::makes_room(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (stored_ < 0) stored_ = stored_models(place_).bytes();
+  if (stored_ + bytes > place_.limit) {
+    const StoreUsage usage = stored_models(place_);
+    stored_ = usage.bytes();
+    for (const StoredModel& m : usage.models) {
+      if (stored_ + bytes <= place_.limit) break;
+      if (m.name == model_) continue;
+      remove_model(place_.folder + "/" + m.name);
+      stored_ -= m.bytes;
+      HONE_LOG_EVENT(LogTopic::kDb, "weights_dropped",
+                     {{"model", m.name}, {"bytes", m.bytes}, {"limit", place_.limit}});
+    }
+  }
+  if (stored_ + bytes > place_.limit) {
+    say_once("weights_not_kept", fmt::format("HONE_WEIGHTS_LIMIT is {} bytes", place_.limit));
+    return false;
+  }
+  const std::optional<int64_t> room = room_(folder_->get());
+  if (!room || *room < bytes) {
+    say_once("weights_not_kept", fmt::format("the disk of {} is nearly full", place_.folder));
+    return false;
+  }
+  stored_ += bytes;
+  return true;
+}
+
+void PackedStore::say_once(std::string_view event, std::string_view why) {
+  if (said_.exchange(true)) return;
+  HONE_LOG_EVENT(LogTopic::kDb, event, {{"folder", place_.folder}, {"why", why}});
+}
+
+}  // namespace hone::model
