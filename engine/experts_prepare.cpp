@@ -161,7 +161,8 @@ Status Experts::Impl::pack_bank(ExpertBank& bank, const WeightItem& item_of) {
   for (const int64_t tokens : spec_.expected_tokens) expected.push_back(ceil_div(tokens * spec_.top_k, spec_.experts));
   MatmulProblem all = bank.plans.problem();
   all.batch = spec_.experts;
-  HONE_ASSIGN_OR_RETURN(const MatmulPlans::Panels panels, bank.plans.pack_b(expected));
+  HONE_RETURN_IF_ERROR(bank.plans.pack_b(expected));
+  const MatmulPlans::Panels panels = bank.plans.panels();
   HONE_ASSIGN_OR_RETURN(bank.weights, pack_weights(*state_, all, item_of, panels.width, panels.isa));
   return bank.plans.warm_up(expected, spec_.max_tokens * spec_.top_k);
 }

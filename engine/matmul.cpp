@@ -9,8 +9,8 @@ namespace hone {
 
 Status Matmul::Impl::run(const MatmulCall& call) {
   if (call.m < 0) return invalid_argument(fmt::format("m={} is negative", call.m));
-  if (call.m == 0 || plans_.problem().n == 0) return {};
-  const matmul::MatmulProblem& problem = plans_.with_rows(call.m);
+  if (call.m == 0 || plans_->problem().n == 0) return {};
+  const matmul::MatmulProblem& problem = plans_->with_rows(call.m);
   HONE_RETURN_IF_ERROR(matmul::validate(problem));
   matmul::MatmulOperands operands{.a = call.a,
                                   .b = call.b,
@@ -21,14 +21,14 @@ Status Matmul::Impl::run(const MatmulCall& call) {
                                   .row_scale = call.row_scale};
   if (problem.b == matmul::BLayout::kPacked) operands.b = weights_.bytes.data();
   HONE_RETURN_IF_ERROR(matmul::check_overlap(problem, operands, weights_.layout));
-  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_.ready_for(call.m));
+  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_->ready_for(call.m));
   return ready->run(problem, operands, weights_.layout);
 }
 
 Result<PlanInfo> Matmul::Impl::plan(int64_t m) {
   if (m < 1) return invalid_argument(fmt::format("m={}: a plan needs at least one row", m));
-  HONE_RETURN_IF_ERROR(matmul::validate(plans_.with_rows(m)));
-  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_.ready_for(m));
+  HONE_RETURN_IF_ERROR(matmul::validate(plans_->with_rows(m)));
+  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_->ready_for(m));
   return describe(*ready);
 }
 
@@ -45,17 +45,33 @@ Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const 
         fmt::format("weight_type is {}, but B comes with each call, which is for f32: give prepare() "
                     "the weights",
                     dtype_name(problem.dtype)));
-  std::shared_ptr<Impl> impl(new Impl(std::move(state), std::move(problem)));
-  if (weights != nullptr) HONE_RETURN_IF_ERROR(impl->pack(spec, *weights));
-  HONE_RETURN_IF_ERROR(impl->plans_.warm_up(spec.expected_m, spec.max_m));
+  std::shared_ptr<Impl> impl(new Impl(std::move(state)));
+  HONE_RETURN_IF_ERROR(impl->prepare(std::move(problem), spec, weights));
   return Matmul(std::move(impl));
 }
 
-// The problem becomes that of packed weights.
-Status Matmul::Impl::pack(const MatmulSpec& spec, const WeightSource& weights) {
-  const matmul::MatmulProblem source = plans_.problem();
-  HONE_ASSIGN_OR_RETURN(const MatmulPlans::Panels panels, plans_.pack_b(spec.expected_m));
-  HONE_ASSIGN_OR_RETURN(weights_, pack_weights(*state_, source, weights, panels.width, panels.isa));
+// With constant weights the problem of the plans becomes that of packed ones. Who wants to hear of every plan has them
+// made.
+Status Matmul::Impl::prepare(matmul::MatmulProblem problem, const MatmulSpec& spec, const WeightSource* weights) {
+  problem.m = 0;
+  SharedPlans::Key key{.problem = problem,
+                       .constant = weights != nullptr,
+                       .expected_m = spec.expected_m,
+                       .max_m = spec.max_m,
+                       .packages = state_->packages()};
+  if (!state_->on_plan) plans_ = state_->matmul_plans.find(key);
+  const bool fresh = plans_ == nullptr;
+  if (fresh) {
+    plans_ = std::make_shared<MatmulPlans>(*state_, problem);
+    if (weights != nullptr) HONE_RETURN_IF_ERROR(plans_->pack_b(spec.expected_m));
+  }
+  if (weights != nullptr) {
+    HONE_ASSIGN_OR_RETURN(weights_,
+                          pack_weights(*state_, problem, *weights, plans_->panels().width, plans_->panels().isa));
+  }
+  if (!fresh) return {};
+  HONE_RETURN_IF_ERROR(plans_->warm_up(spec.expected_m, spec.max_m));
+  if (!state_->on_plan) state_->matmul_plans.add(std::move(key), plans_);
   return {};
 }
 

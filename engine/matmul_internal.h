@@ -19,12 +19,11 @@ class Matmul::Impl {
   int64_t weight_bytes() const { return std::ssize(weights_.bytes); }
 
  private:
-  Impl(std::shared_ptr<Engine::State> state, matmul::MatmulProblem problem)
-      : state_(std::move(state)), plans_(*state_, std::move(problem)) {}
-  Status pack(const MatmulSpec& spec, const WeightSource& weights);
+  explicit Impl(std::shared_ptr<Engine::State> state) : state_(std::move(state)) {}
+  Status prepare(matmul::MatmulProblem problem, const MatmulSpec& spec, const WeightSource* weights);
 
   std::shared_ptr<Engine::State> state_;
-  MatmulPlans plans_;
+  std::shared_ptr<MatmulPlans> plans_;  // of others as well, that differ in their weights only
   PackedWeights weights_;
 };
 

@@ -48,7 +48,7 @@ Result<const ReadyPlan*> MatmulPlans::fill(Slot& slot, int64_t planned_m) {
 
 // ---- preparing ----
 
-Result<MatmulPlans::Panels> MatmulPlans::pack_b(std::span<const int64_t> expected_m) {
+Status MatmulPlans::pack_b(std::span<const int64_t> expected_m) {
   const bool shared = problem_.sb == 0;
   problem_.b = matmul::BLayout::kPacked;
   problem_.ldb = 0;
@@ -58,7 +58,8 @@ Result<MatmulPlans::Panels> MatmulPlans::pack_b(std::span<const int64_t> expecte
   HONE_ASSIGN_OR_RETURN(const plan::PlanOf<matmul::TransformProgram> plan,
                         plan::resolve_for<matmul::Op>(first, state_.target, state_.decisions, {}, *state_.packages()));
   constraints_.panel = plan.program.panel;
-  return Panels{plan.program.panel, plan.program.isa};
+  panels_ = {plan.program.panel, plan.program.isa};
+  return {};
 }
 
 // Every slot that calls with up to max_m rows use, and those of the expected m, which have a plan of their own where

@@ -27,12 +27,13 @@ class MatmulPlans {
 
   // How constant weights are to be packed.
   struct Panels {
-    int64_t width;
-    Isa isa;  // that packs
+    int64_t width = 0;
+    Isa isa{};  // that packs
   };
   // Turns the problem into b=packed. The plan for the first expected m chooses the width of the panels; plans for other
   // m are resolved under that constraint. Before any other call that makes plans.
-  Result<Panels> pack_b(std::span<const int64_t> expected_m);
+  Status pack_b(std::span<const int64_t> expected_m);
+  const Panels& panels() const { return panels_; }  // after pack_b
   // Makes the plans of expected_m, and those of all m up to max_m.
   Status warm_up(std::span<const int64_t> expected_m, int64_t max_m);
 
@@ -53,6 +54,7 @@ class MatmulPlans {
   Engine::State& state_;
   matmul::MatmulProblem problem_;  // m = 0
   plan::Constraints constraints_;
+  Panels panels_;
   std::array<Slot, plan::kBuckets> buckets_;
   std::vector<Expected> expected_;  // sorted by m; fixed after warm_up()
   std::vector<std::unique_ptr<Slot>> expected_slots_;

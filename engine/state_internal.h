@@ -12,6 +12,7 @@
 #include "engine/plan/kernel_cache.h"
 #include "engine/plan/resolver.h"
 #include "engine/schedules_internal.h"
+#include "engine/shared_plans_internal.h"
 #include "hone/engine.hpp"
 #include "jit/aot/package_generator.h"
 #include "jit/launch.h"
@@ -29,6 +30,7 @@ class Engine::State {
   jit::WorkspacePool workspaces;  // of all kernels
   jit::WorkspacePool partials;    // what kernels of one program hand on to the next, for each call
   Schedules schedules;
+  SharedPlans matmul_plans;
   // Called with the plan of each op that is made; for who wants to know what a plan needs.
   std::function<void(const op::Problem&, const op::Program&, const plan::PlanFacts&)> on_plan;
 

@@ -5,6 +5,7 @@
 
 #include "engine/executable/step_internal.h"
 #include "engine/passes/bufferize.h"
+#include "engine/weight_store.h"
 
 namespace hone::executable {
 namespace {
@@ -45,9 +46,24 @@ class MatmulStep final : public Step {
   std::optional<Place> b, bias, gate, residual, row_scale;
 };
 
+// B is packed from where it lies, and is not looked at where a store has it packed already.
+Result<Matmul> of_constant(Preparation& p, const MatmulSpec& spec, const Constant& weights) {
+  bool read = false;
+  const WeightSource source{.elements = [&]() -> Result<const void*> {
+                              read = true;
+                              HONE_ASSIGN_OR_RETURN(const std::byte* elements, elements_of(weights, p.joined));
+                              return elements;
+                            },
+                            .content_key = weights.splat ? "" : weights.content_key,
+                            .store = p.options.weights};
+  Result<Matmul> matmul = EngineAccess::prepare(p.engine, spec, source);
+  if (read) p.done_with(weights);
+  return matmul;
+}
+
 // "+bias*gate" as the steps that a spec has.
-Result<MatmulSpec> spec_of(const std::string& epilogue, int64_t n, int64_t k) {
-  std::string text = fmt::format("matmul:f32:m=1,n={},k={},b=nt", n, k);
+Result<MatmulSpec> spec_of(DType weights, const std::string& epilogue, int64_t n, int64_t k) {
+  std::string text = fmt::format("matmul:{}:m=1,n={},k={},b=nt", dtype_name(weights), n, k);
   if (!epilogue.empty()) text += ":" + epilogue;
   return MatmulSpec::parse(text);
 }
@@ -71,7 +87,8 @@ Status prepare_matmul(Preparation& p, const Dispatch& dispatch, Steps& steps) {
   const graph::Shape& b = p.type(n.operands[1]).dims;
   if (!a || !c || !b[0].is_static() || !b[1].is_static())
     return unsupported(fmt::format("matmul {}: the sizes of its weights have to be static", n.name));
-  HONE_ASSIGN_OR_RETURN(MatmulSpec spec, spec_of(n.text("epilogue"), b[nt ? 0 : 1].value(), b[nt ? 1 : 0].value()));
+  HONE_ASSIGN_OR_RETURN(MatmulSpec spec, spec_of(p.type(n.operands[1]).dtype, n.text("epilogue"), b[nt ? 0 : 1].value(),
+                                                 b[nt ? 1 : 0].value()));
   spec.b = nt ? Layout::kNt : Layout::kNn;
   spec.lda = a->stride;
   spec.ldc = c->stride;
@@ -79,13 +96,8 @@ Status prepare_matmul(Preparation& p, const Dispatch& dispatch, Steps& steps) {
   auto step = std::make_unique<MatmulStep>();
   set_names(*step, dispatch);
   if (const Constant* weights = p.compilation.graph.constant(n.operands[1])) {
-    if (weights->type.dtype != DType::kF32)
-      return unsupported(
-          fmt::format("matmul {}: weights of {} are not packed", n.name, dtype_name(weights->type.dtype)));
-    HONE_ASSIGN_OR_RETURN(const std::byte* elements, elements_of(*weights, p.joined));
-    HONE_ASSIGN_OR_RETURN(step->matmul, p.engine.prepare(spec, reinterpret_cast<const float*>(elements)));
+    HONE_ASSIGN_OR_RETURN(step->matmul, of_constant(p, spec, *weights));
     p.packed_bytes += step->matmul->weight_bytes();
-    p.done_with(*weights);
   } else {
     const auto rows = passes::as_rows(p.type(n.operands[1]), p.placement(n.operands[1]));
     spec.ldb = rows ? rows->stride : 0;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/passes/compilation.h"
+#include "engine/weight_store.h"
 #include "hone/engine.hpp"
 
 namespace hone::executable {
@@ -29,6 +30,9 @@ struct PlanOptions {
   std::vector<int64_t> expected_tokens = {1};
   // Compile now what every allowed size needs; false: only the expected ones, others in their first call.
   bool warm_up = true;
+  // Where packed weights are kept between processes; null: nowhere. Used while the plan is made, its memory as long as
+  // the plan lives.
+  WeightStore* weights = nullptr;
   // Called with bytes of constants that were packed, which this plan does not read again: whoever maps a file may let
   // its pages go. They stay readable, as another plan may want them.
   std::function<void(std::span<const std::byte>)> done_with = {};

@@ -329,7 +329,14 @@ Result<std::unique_ptr<Step>> make_rows_step(Preparation& p, RowWork work, const
     }
     step->operands.push_back(operand);
   }
-  HONE_ASSIGN_OR_RETURN(step->kernel, RowKernel::make(p.state, std::move(work.program)));
+  const auto same = [&](const RowKernel& k) { return k.program() == work.program; };
+  const auto known = std::find_if(p.row_kernels.begin(), p.row_kernels.end(), same);
+  if (known == p.row_kernels.end()) {
+    HONE_ASSIGN_OR_RETURN(step->kernel, RowKernel::make(p.state, std::move(work.program)));
+    p.row_kernels.push_back(*step->kernel);
+  } else {
+    step->kernel = *known;
+  }
   step->min_work = p.state.target.min_work;
   HONE_ASSIGN_OR_RETURN(step->schedule, p.state.schedules.get(p.state.target.threads));
   return std::unique_ptr<Step>(std::move(step));

@@ -7,6 +7,7 @@
 
 #include "engine/executable/plan.h"
 #include "engine/executable/size.h"
+#include "engine/row_kernel_internal.h"
 #include "engine/state_internal.h"
 #include "hone/attention.hpp"
 
@@ -87,6 +88,7 @@ class Preparation {
     int cos = -1, sin = -1;  // buffers
   };
   std::vector<RopeTable> rope_tables;
+  std::vector<RowKernel> row_kernels;  // layers have the same programs: each is lowered once
 };
 
 using Steps = std::vector<std::unique_ptr<Step>>;

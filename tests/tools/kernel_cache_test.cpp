@@ -80,6 +80,26 @@ TEST_F(HoneKernelCache, InfoShowsIt) {
   EXPECT_EQ(Json::parse(hone({"info", "--json"}).out)["kernel_cache"]["entries"], 0);
 }
 
+// Packed weights of models lie beside the kernels, and are shown and cleaned with them.
+TEST_F(HoneKernelCache, PackedWeightsAreShownAndCleaned) {
+  const std::string model = "weights/" + std::string(64, 'a'),
+                    damaged = model + "/" + std::string(64, 'b') + ".weights";
+  fs::create_directories(file(model));
+  write(damaged, "half");
+  const Setting setting{.env = {{"HONE_WEIGHTS", file("weights")}}};
+  const Json shown = Json::parse(hone({"info", "--json"}, setting).out)["weights"];
+  EXPECT_EQ(shown["path"], file("weights"));
+  EXPECT_EQ(shown["models"], 1);
+  EXPECT_EQ(shown["bytes"], 4);
+  EXPECT_THAT(hone({"info"}, setting).out, HasSubstr("\nweights     " + file("weights") + " (1 model, "));
+  EXPECT_THAT(hone({"info"}, {.env = {{"HONE_WEIGHTS", "off"}}}).out,
+              HasSubstr("weights     not stored: HONE_WEIGHTS=off"));
+  EXPECT_THAT(hone({"db", "gc", "--dry-run"}, setting).out, HasSubstr("is no file of packed weights"));
+  EXPECT_TRUE(fs::exists(file(damaged)));
+  EXPECT_THAT(hone({"db", "gc"}, setting).out, HasSubstr("packed weights on disk: dropped 1, 4 bytes"));
+  EXPECT_FALSE(fs::exists(file(damaged)));
+}
+
 TEST_F(HoneKernelCache, GcSaysWhatItDropsAndWhy) {
   explain(cached());
   const std::string empty =

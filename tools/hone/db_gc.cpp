@@ -1,4 +1,5 @@
-// hone db gc: drop what no build can use, one line an entry; from the database, and from the kernels on disk.
+// hone db gc: drop what no build can use, one line an entry; from the database, from the kernels and the packed weights
+// on disk.
 #include "db/gc.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/model/packed_store.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
 #ifdef HONE_WITH_LLVM
@@ -89,6 +91,22 @@ void print_text(const jit::CacheReport& report, bool dry_run) {
         report.before.entries, more, report.before.bytes, report.after.bytes);
 }
 
+Json json_of(const std::vector<model::StoreDrop>& weights) {
+  Json all = Json::array();
+  for (const model::StoreDrop& d : weights) all.push_back({{"file", d.name}, {"bytes", d.bytes}, {"reason", d.reason}});
+  return {{"path", model::store_place().folder}, {"dropped", all}};
+}
+
+void print_text(const std::vector<model::StoreDrop>& weights, bool dry_run) {
+  int64_t bytes = 0;
+  for (const model::StoreDrop& d : weights) {
+    bytes += d.bytes;
+    print("weights {}: {}\n", d.name.substr(0, 12), d.reason);
+  }
+  if (!weights.empty())
+    print("packed weights on disk: {} {}, {} bytes\n", dry_run ? "would drop" : "dropped", weights.size(), bytes);
+}
+
 Json json_of(const db::GcReport& report, bool dry_run) {
   Json dropped = Json::array();
   for (const db::GcDrop& d : report.dropped)
@@ -113,13 +131,9 @@ void print_text(const db::GcReport& report, bool dry_run) {
   if (!report.not_compacted.empty()) note("the file was not made smaller: " + report.not_compacted);
 }
 
-Result<db::GcReport> collect_database(const GcArgs& args) {
+Result<db::GcReport> collect_database(const GcArgs& args, std::optional<int64_t> older_than) {
   db::GcOptions options{.judge = {}, .dry_run = args.dry_run, .other_builds = args.other_builds};
-  if (!args.older_than.empty()) {
-    const Result<int64_t> age = parse_age(args.older_than);
-    if (!age.ok()) return age.status();
-    options.older_than = *age;
-  }
+  if (older_than) options.older_than = *older_than;
   Result<std::unique_ptr<db::Store>> store = open_existing(args.db, "drop");
   // A file of which nothing can be read is there, and opening it to change it makes a new one.
   if (!store.ok() && (args.dry_run || store.status().code() != Code::kDataLoss)) return store.status();
@@ -137,7 +151,13 @@ Result<db::GcReport> collect_database(const GcArgs& args) {
 }
 
 int run_gc(const GcArgs& args) {
-  const Result<db::GcReport> report = collect_database(args);
+  std::optional<int64_t> older_than;
+  if (!args.older_than.empty()) {
+    const Result<int64_t> age = parse_age(args.older_than);
+    if (!age.ok()) return fail(age.status());
+    older_than = *age;
+  }
+  const Result<db::GcReport> report = collect_database(args, older_than);
   if (!report.ok() && report.status().code() == Code::kInvalidArgument) return fail(report.status());
   // Without a database there may still be kernels.
   const std::shared_ptr<jit::DiskCache> cache = jit::disk_cache();
@@ -145,24 +165,32 @@ int run_gc(const GcArgs& args) {
       cache->collect({.judge = [&](const jit::EntryLabel& label) { return worthless(label, args.other_builds); },
                       .dry_run = args.dry_run,
                       .other_formats = args.other_builds});
+  const std::vector<model::StoreDrop> weights =
+      model::collect_stored(model::store_place(), {.dry_run = args.dry_run, .older_than = older_than});
   if (const std::string why = cache->why_unused(); !why.empty() && !cache->place().folder.empty())
     note(fmt::format("kernels on disk were left alone: {}", why));
   if (!report.ok()) {
     if (args.json) {
-      const Json json = {{"dry_run", args.dry_run}, {"dropped", nullptr}, {"kernels", json_of(*cache, kernels)}};
+      const Json json = {{"dry_run", args.dry_run},
+                         {"dropped", nullptr},
+                         {"kernels", json_of(*cache, kernels)},
+                         {"weights", json_of(weights)}};
       print("{}\n", dump(json, 2));
     } else {
       print_text(kernels, args.dry_run);
+      print_text(weights, args.dry_run);
     }
     return fail(report.status());
   }
   if (args.json) {
     Json json = json_of(*report, args.dry_run);
     json["kernels"] = json_of(*cache, kernels);
+    json["weights"] = json_of(weights);
     print("{}\n", dump(json, 2));
   } else {
     print_text(*report, args.dry_run);
     print_text(kernels, args.dry_run);
+    print_text(weights, args.dry_run);
   }
   return kDone;
 }

@@ -7,6 +7,7 @@
 #include "engine/base/env.h"
 #include "engine/base/perf_counters.h"
 #include "engine/base/version.h"
+#include "engine/model/packed_store.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/codegen.h"
 #include "jit/exec_memory.h"
@@ -94,6 +95,27 @@ std::string kernel_cache_text(const Json& cache) {
                      cache["bytes"].get<double>() / kMiB, cache["budget"].get<double>() / kMiB);
 }
 
+// Packed weights on disk.
+Json weights_json() {
+  const model::StorePlace place = model::store_place();
+  const model::StoreUsage usage = model::stored_models(place);
+  return {{"path", place.folder},
+          {"state", usage.why_unused.empty() ? "ok" : usage.why_unused},
+          {"models", usage.models.size()},
+          {"bytes", usage.bytes()},
+          {"limit", place.limit}};
+}
+
+std::string weights_text(const Json& weights) {
+  const std::string state = weights["state"].get<std::string>();
+  if (state != "ok") return fmt::format("not stored: {}", state);
+  constexpr double kMiB = 1 << 20;
+  const auto models = weights["models"].get<int64_t>();
+  return fmt::format("{} ({} {}, {:.1f} of {:.0f} MiB)", weights["path"].get<std::string>(), models,
+                     models == 1 ? "model" : "models", weights["bytes"].get<double>() / kMiB,
+                     weights["limit"].get<double>() / kMiB);
+}
+
 std::string size_text(const Json& cache) {
   const int64_t bytes = cache["bytes"].get<int64_t>();
   const std::string size = bytes == 0 ? "unknown" : fmt::format("{} KiB", bytes / 1024);
@@ -132,6 +154,7 @@ void print_text(const Json& info) {
     print("codegen     {} {} {}\n", g["name"].get<std::string>(), g["version"].get<std::string>(), g["isa"].dump());
   print("code memory {}\n", info["exec_memory"].get<std::string>());
   print("kernels     {}\n", kernel_cache_text(info["kernel_cache"]));
+  print("weights     {}\n", weights_text(info["weights"]));
   print_counters(info["counters"]);
   print("database    {} ({})\n", info["db"]["path"].get<std::string>(), info["db"]["state"].get<std::string>());
   if (!info["peak"].is_null()) {
@@ -190,6 +213,7 @@ int run_info(const InfoArgs& args) {
                {"codegens", codegens_json(*machine)},
                {"exec_memory", exec.ok() ? "ok" : exec.message()},
                {"kernel_cache", kernel_cache_json()},
+               {"weights", weights_json()},
                {"counters", counters_json()},
                {"db", db_json(store, args.db)}};
   if (args.measure) {
