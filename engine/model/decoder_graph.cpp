@@ -73,9 +73,10 @@ class Decoder {
   // Bytes of the file, unless they lie where no element may.
   ValueId matrix(const Weight& w, std::string name) {
     const TensorType type{w.dtype, dims_of(w)};
+    const std::string key = file_.identity.empty() ? "" : fmt::format("{}:{}", file_.identity, w.name);
     if (reinterpret_cast<uintptr_t>(w.data.data()) % static_cast<uintptr_t>(dtype_bytes(w.dtype)) != 0)
       return b_.constant(Constant::copy_of(type, w.data), std::move(name));
-    return b_.constant({.type = type, .owner = file_.memory, .data = w.data}, std::move(name));
+    return b_.constant({.type = type, .owner = file_.memory, .data = w.data, .content_key = key}, std::move(name));
   }
   ValueId vector(const Weight& w, std::string name) {
     return b_.constant(Constant::f32({DType::kF32, dims_of(w)}, widened(w)), std::move(name));

@@ -9,7 +9,9 @@
 
 #include "engine/model/decoder_graph.h"
 #include "engine/model/files/model_file.h"
+#include "engine/model/mapped_weights.h"
 #include "engine/model/model_internal.h"
+#include "engine/model/packed_store.h"
 #include "engine/model/tokenizer/chat.h"
 #include "engine/passes/pass.h"
 
@@ -74,7 +76,7 @@ ModelInfo info_of(const ModelFile& file, const ModelOptions& options) {
   info.max_batch = std::min(options.max_batch, info.context);
   info.sequence_bytes = 2 * c.layers * info.context * c.kv_heads * c.head_dim * int64_t{sizeof(float)};
   info.tokenizer = file.vocabulary.has_value();
-  info.chat_template = model::recognise_chat_template(file.chat_template);
+  if (!file.chat_template.empty()) info.chat_template = model::recognise_chat_template(file.chat_template);
   return info;
 }
 
@@ -134,6 +136,11 @@ Result<Model> Model::load(const Engine& engine, const std::string& path, const M
   info.times.passes_ns = part.lap();
   executable::PlanOptions plan_options{.expected_tokens = expected_tokens(options, info)};
   if (plan_options.expected_tokens.empty()) plan_options.expected_tokens = {1};
+  model::PackedStore store(model::store_place(), file.identity, engine.info().threads);
+  if (options.weight_cache) plan_options.weights = &store;
+  plan_options.done_with = [mapped = model::MappedWeights(file.weights)](std::span<const std::byte> bytes) {
+    (void)mapped.release(bytes);  // false: a copy, which goes with its constant
+  };
   HONE_ASSIGN_OR_RETURN(executable::ExecutablePlan plan,
                         executable::ExecutablePlan::create(engine, std::move(compilation), plan_options));
   HONE_ASSIGN_OR_RETURN(info.plans, count_plans(plan, plan_options.expected_tokens));

@@ -26,6 +26,16 @@ foreach(example matmul_cpp matmul_c attention_cpp)
   run(${CMAKE_COMMAND} -E env "HONE_DB=${SCRATCH}/hone.db" HONE_CACHE=off "${SCRATCH}/build/${example}")
 endforeach()
 
+# A model, where there is one beside the source tree.
+set(story "${SOURCE}/../shared/models/stories260K.gguf")
+if(EXISTS "${story}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env "HONE_DB=${SCRATCH}/hone.db" HONE_CACHE=off HONE_WEIGHTS=off
+    "${SCRATCH}/build/generate_c" "${story}" "Once upon a time" 12 OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT text STREQUAL ", there was a little girl named Lily. She\n")
+    message(FATAL_ERROR "generate_c went on with: ${text}")
+  endif()
+endif()
+
 # The same without code generators, on a package where this build can compile one.
 set(problem "matmul:f32:m=4,n=256,k=128,b=packed:+bias")
 execute_process(COMMAND ${CMAKE_COMMAND} -E env "HONE_DB=${SCRATCH}/hone.db" "${BUILD}/tools/hone/hone" compile ${problem}
@@ -52,7 +62,7 @@ foreach(name hone_engine hone_runtime)
   # A lower-case type letter is a local symbol.
   list(FILTER symbols INCLUDE REGEX "^[0-9a-f]* [A-Z] ")
   foreach(symbol IN LISTS symbols)
-    if(NOT symbol MATCHES " (hone_[a-z_]+|hone::(Engine|Matmul|MatmulSpec|Attention|AttentionSpec|KvCache|Status)::[a-z_]+(\\[abi:cxx11\\])?\\(.*|hone::code_name\\(.*)$")
+    if(NOT symbol MATCHES " (hone_[a-z_]+|hone::(Engine|Matmul|MatmulSpec|Attention|AttentionSpec|KvCache|Status|Model|Sequence|Sampler|TextStream)::[a-z_]+(\\[abi:cxx11\\])?\\(.*|hone::(Sequence|Sampler|TextStream)::(~?(Sequence|Sampler|TextStream)|operator=)\\(.*|hone::code_name\\(.*)$")
       message(FATAL_ERROR "lib${name} exports ${symbol}")
     endif()
   endforeach()

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace hone::testing {
+namespace hone::test_files {
 
 // "models/stories260K.gguf" -> a path; "" where the file is missing.
 inline std::string shared_file(const std::string& name) {
@@ -15,8 +15,8 @@ inline std::string shared_file(const std::string& name) {
   return std::filesystem::exists(path) ? path.string() : "";
 }
 
-}  // namespace hone::testing
+}  // namespace hone::test_files
 
-#define HONE_SHARED_FILE(variable, name)                           \
-  const std::string variable = ::hone::testing::shared_file(name); \
+#define HONE_SHARED_FILE(variable, name)                              \
+  const std::string variable = ::hone::test_files::shared_file(name); \
   if (variable.empty()) GTEST_SKIP() << "there is no ../shared/" << name

@@ -1,0 +1,204 @@
+// One model in several formats and element types answers the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include "engine/model/files/model_file.h"
+#include "engine/model/mapped_weights.h"
+#include "engine/model/packed_store.h"
+#include "tests/engine/model/answers.h"
+#include "tests/engine/model/shared_files.h"
+#include "tools/synthetic/model.h"
+
+namespace hone {
+namespace {
+
+using namespace model_testing;
+
+class ModelFormats : public ::testing::Test {
+ protected:
+  ModelFormats() {
+    folder = std::filesystem::path(::testing::TempDir()) / ("hone_formats_" + std::to_string(getpid()));
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder / "hf");
+  }
+  ~ModelFormats() override { std::filesystem::remove_all(folder); }
+
+  std::string file(const std::string& name) const { return (folder / name).string(); }
+  void put(const std::string& name, const std::string& content) const {
+    std::ofstream(file(name), std::ios::binary) << content;
+  }
+  std::string written(const std::string& name, const std::function<Status(const synthetic::Sink&)>& write) const {
+    std::ofstream out(file(name), std::ios::binary);
+    const Status status = write([&](std::string_view bytes) {
+      out << bytes;
+      return Status();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+    return file(name);
+  }
+
+  std::filesystem::path folder;
+};
+
+// A safetensors file in the making: tensors by name, f32.
+class Tensors {
+ public:
+  // `heads`: rows in RoPE's order of neighbours become the order of halves.
+  void add(const std::string& name, const model::Weight& w, int64_t heads = 0) {
+    const size_t rows = static_cast<size_t>(w.shape[0]), row = w.data.size() / rows;
+    header_[name] = {
+        {"dtype", "F32"}, {"shape", w.shape}, {"data_offsets", {data_.size(), data_.size() + w.data.size()}}};
+    const size_t dim = heads == 0 ? rows : rows / static_cast<size_t>(heads);
+    for (size_t r = 0; r < rows; ++r) {
+      const size_t in_head = r % dim, from = heads == 0 ? in_head : in_head % (dim / 2) * 2 + in_head / (dim / 2);
+      data_.append(reinterpret_cast<const char*>(w.data.data()) + (r - in_head + from) * row, row);
+    }
+  }
+  std::string text() const {
+    std::string header = header_.dump();
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    const uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + data_;
+  }
+
+ private:
+  Json header_ = Json::object();
+  std::string data_;
+};
+
+std::string as_safetensors(const model::ModelFile& m) {
+  const model::DecoderWeights& w = m.weights;
+  Tensors tensors;
+  tensors.add("model.embed_tokens.weight", w.embedding);
+  tensors.add("model.norm.weight", w.output_norm);
+  for (size_t i = 0; i < w.layers.size(); ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    const model::LayerWeights& l = w.layers[i];
+    tensors.add(layer + "input_layernorm.weight", l.attention_norm);
+    tensors.add(layer + "self_attn.q_proj.weight", l.q, m.config.heads);
+    tensors.add(layer + "self_attn.k_proj.weight", l.k, m.config.kv_heads);
+    tensors.add(layer + "self_attn.v_proj.weight", l.v);
+    tensors.add(layer + "self_attn.o_proj.weight", l.o);
+    tensors.add(layer + "post_attention_layernorm.weight", l.ff_norm);
+    tensors.add(layer + "mlp.gate_proj.weight", l.gate);
+    tensors.add(layer + "mlp.up_proj.weight", l.up);
+    tensors.add(layer + "mlp.down_proj.weight", l.down);
+  }
+  return tensors.text();
+}
+
+TEST_F(ModelFormats, StoriesAsSafetensors) {
+  HONE_SHARED_FILE(path, "models/stories260K.gguf");
+  HONE_SHARED_FILE(expected, "models/stories260K.expected.json");
+  const Result<model::ModelFile> stories = model::open_model(path);
+  ASSERT_TRUE(stories.ok()) << stories.status().message();
+  put("hf/model.safetensors", as_safetensors(*stories));
+  const model::DecoderConfig& c = stories->config;
+  put("hf/config.json", Json{{"architectures", {"LlamaForCausalLM"}},
+                             {"model_type", "llama"},
+                             {"hidden_act", "silu"},
+                             {"hidden_size", c.width},
+                             {"intermediate_size", c.ff},
+                             {"num_hidden_layers", c.layers},
+                             {"num_attention_heads", c.heads},
+                             {"num_key_value_heads", c.kv_heads},
+                             {"rms_norm_eps", c.norm_eps},
+                             {"rope_theta", c.rope_theta},
+                             {"max_position_embeddings", c.context},
+                             {"vocab_size", c.vocabulary},
+                             {"tie_word_embeddings", true}}
+                            .dump());
+  const Result<Model> model = Model::load(default_engine(2), file("hf"), {.tokenizer = path, .weight_cache = false});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->info().format, "safetensors");
+  for (const Json& one : expected_cases(expected)) {
+    const auto answer = greedy(*model, one["prompt_tokens"].get<std::vector<int32_t>>(), 200, 512);
+    ASSERT_TRUE(answer.ok()) << answer.status().message();
+    EXPECT_EQ(answer->tokens, one["greedy_tokens"].get<std::vector<int32_t>>());
+    expect_top5(answer->first, one["top5_logits_after_prompt"]);
+    expect_top5(answer->last, one["top5_logits_last"]);
+  }
+}
+
+// llama2.c has f32 only: the same elements, widened in the file. Weights of 16 bits are to have the bits of these.
+TEST_F(ModelFormats, WeightsOf16BitsHaveTheBitsOfTheirWidenedOnes) {
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    Result<synthetic::SyntheticModel> tiny = synthetic::synthetic_model("tiny");
+    ASSERT_TRUE(tiny.ok()) << tiny.status().message();
+    tiny->dtype = dtype;
+    const std::string narrow =
+        written("narrow.gguf", [&](const synthetic::Sink& sink) { return write_gguf(*tiny, sink); });
+    const std::string wide =
+        written("wide.bin", [&](const synthetic::Sink& sink) { return write_llama2c(*tiny, sink); });
+    const Result<Model> a = Model::load(default_engine(2), narrow, {.weight_cache = false});
+    const Result<Model> b = Model::load(default_engine(1), wide, {.tokenizer = narrow, .weight_cache = false});
+    ASSERT_TRUE(a.ok() && b.ok()) << a.status().message() << b.status().message();
+    EXPECT_EQ(a->info().weights, dtype_name(dtype));
+    EXPECT_EQ(b->info().weights, "f32");
+    const std::vector<int32_t> prompt = {1, 5, 9, 30, 31, 32, 7};
+    const Result<Answer> x = greedy(*a, prompt, 12, 4), y = greedy(*b, prompt, 12, 7);
+    ASSERT_TRUE(x.ok() && y.ok());
+    EXPECT_EQ(x->tokens, y->tokens);
+    EXPECT_EQ(x->first, y->first);
+    EXPECT_EQ(x->last, y->last);
+  }
+}
+
+// ---- what a load leaves, and lets go ----
+
+TEST_F(ModelFormats, TheSecondLoadFindsWhatTheFirstOnePacked) {
+  const Result<synthetic::SyntheticModel> tiny = synthetic::synthetic_model("tiny");
+  ASSERT_TRUE(tiny.ok());
+  const std::string path = written("tiny.gguf", [&](const synthetic::Sink& sink) { return write_gguf(*tiny, sink); });
+  const char* const before = std::getenv("HONE_WEIGHTS");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("HONE_WEIGHTS", file("weights").c_str(), 1);
+  const auto bytes_kept = [&] {
+    int64_t bytes = 0;
+    for (const model::StoredModel& m : model::stored_models(model::store_place()).models) bytes += m.bytes;
+    return bytes;
+  };
+  const auto answer = [&](bool cache) {
+    const Result<Model> loaded = Model::load(default_engine(1), path, {.weight_cache = cache});
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    const Result<Answer> a = greedy(*loaded, std::vector<int32_t>{1, 2, 3}, 6, 8);
+    EXPECT_TRUE(a.ok());
+    return a->last;
+  };
+  const std::vector<float> want = answer(false);
+  EXPECT_EQ(bytes_kept(), 0);
+  EXPECT_EQ(answer(true), want);
+  const int64_t first = bytes_kept();
+  EXPECT_GT(first, 100'000);
+  EXPECT_EQ(answer(true), want);
+  EXPECT_EQ(bytes_kept(), first);
+  if (before == nullptr)
+    unsetenv("HONE_WEIGHTS");
+  else
+    setenv("HONE_WEIGHTS", kept.c_str(), 1);
+}
+
+TEST_F(ModelFormats, OnlyPagesOfTheFileAreLetGo) {
+  const Result<synthetic::SyntheticModel> tiny = synthetic::synthetic_model("tiny");
+  ASSERT_TRUE(tiny.ok());
+  const auto opened =
+      model::open_model(written("tiny.gguf", [&](const synthetic::Sink& sink) { return write_gguf(*tiny, sink); }));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const model::MappedWeights mapped(opened->weights);
+  const auto table = opened->weights.embedding.data;
+  const std::vector<std::byte> copy(table.begin(), table.end());
+  EXPECT_TRUE(mapped.release(table));
+  EXPECT_TRUE(std::equal(table.begin(), table.end(), copy.begin(), copy.end())) << "it is read again";
+  EXPECT_FALSE(mapped.release(copy));
+  EXPECT_TRUE(std::equal(table.begin(), table.end(), copy.begin(), copy.end()));
+  EXPECT_FALSE(mapped.release({table.data() - 8, table.size()}));
+}
+
+}  // namespace
+}  // namespace hone
