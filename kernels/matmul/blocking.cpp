@@ -294,7 +294,9 @@ std::vector<RegisterTile> register_tiles(Isa isa) {
 double region_work(const MatmulProblem& problem) {
   // Of a square the elements count for more than its multiply-adds up to 60^3.
   const auto d = [](int64_t v) { return static_cast<double>(v); };
-  const double elements = d(problem.m) * d(problem.k) + d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n);
+  const double of_b = d(problem.bytes_b()) / 4;
+  const double elements =
+      d(problem.m) * d(problem.k) + of_b * d(problem.k) * d(problem.n) + d(problem.m) * d(problem.n);
   return std::max(problem.flops() / 2, op::kWorkPerElement * d(problem.batch) * elements);
 }
 

@@ -211,8 +211,23 @@ void fallback_matmul(const MatmulProblem& p, const MatmulOperands& o, const Pack
 
 namespace {
 
-// Of one panel: rows of nn as they are; rows of nt, which hold consecutive k, in blocks of as many k as columns, so
-// that both what is read and what is written are whole lines of memory while they are in L1.
+// 8 rows of 8 elements become columns, by three perfect shuffles.
+void transpose_8x8(const uint16_t* from, int64_t from_row, uint16_t* to, int64_t to_row) {
+  using Lanes [[gnu::vector_size(16)]] = uint16_t;
+  Lanes x[8], y[8];
+  for (int i = 0; i < 8; ++i) std::memcpy(&x[i], from + i * from_row, sizeof(Lanes));
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      y[2 * i] = __builtin_shufflevector(x[i], x[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    std::copy_n(y, 8, x);
+  }
+  for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &x[i], sizeof(Lanes));
+}
+
+// Of one panel: rows of nn as they are; rows of nt, which hold consecutive k, in blocks, so that what is read and what
+// is written stays in L1 until whole lines of it were used.
 template <typename Element>
 void pack_panel(const MatmulProblem& source, const Element* b, Element* panel, int64_t width, int64_t column) {
   const int64_t k = source.k, ldb = source.row_stride_b(), valid = std::min(width, source.n - column);
@@ -223,17 +238,19 @@ void pack_panel(const MatmulProblem& source, const Element* b, Element* panel, i
     }
     return;
   }
-  constexpr int64_t kBlock = 64 / sizeof(Element);
+  constexpr int64_t kBlock = 8;
   for (int64_t p0 = 0; p0 < k; p0 += kBlock) {
     const int64_t p1 = std::min(k, p0 + kBlock);
     for (int64_t j0 = 0; j0 < width; j0 += kBlock) {
       const int64_t j1 = std::min(width, j0 + kBlock);
-      for (int64_t j = j0; j < std::min(j1, valid); ++j) {
-        const Element* row = b + (column + j) * ldb;
-        for (int64_t p = p0; p < p1; ++p) panel[p * width + j] = row[p];
+      if constexpr (sizeof(Element) == sizeof(uint16_t)) {
+        if (p0 + kBlock <= k && j0 + kBlock <= valid) {
+          transpose_8x8(b + (column + j0) * ldb + p0, ldb, panel + p0 * width + j0, width);
+          continue;
+        }
       }
-      for (int64_t j = std::max(j0, std::min(j1, valid)); j < j1; ++j)
-        for (int64_t p = p0; p < p1; ++p) panel[p * width + j] = Element{0};
+      for (int64_t j = j0; j < j1; ++j)
+        for (int64_t p = p0; p < p1; ++p) panel[p * width + j] = j < valid ? b[(column + j) * ldb + p] : Element{0};
     }
   }
 }

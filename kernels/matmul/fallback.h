@@ -32,7 +32,7 @@ void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operand
 
 // Packs panels [panel_begin, panel_end) of one batch item of B, given as nn or nt rows (`source.b`), into panels of
 // `width`; `panels` is where panel 0 lies. Writes every element, columns beyond n as zeros. Weights of 16 bits are
-// packed by this alone: it moves lines of memory at the rate of memory.
+// packed by this alone.
 void fallback_pack_b(const MatmulProblem& source, const void* b, void* panels, int64_t width, int64_t panel_begin,
                      int64_t panel_end);
 

@@ -11,6 +11,7 @@
 #include "jit/launch.h"
 #include "jit/llvm/pipelines.h"
 #include "kernels/ir/text.h"
+#include "kernels/matmul/blocking.h"
 #include "kernels/matmul/guarded_operands.h"
 #include "kernels/matmul/trial.h"
 
@@ -37,14 +38,14 @@ void run(const jit::Executable& executable, runtime::Schedule& on, matmul::Argum
 
 // One program through one generator under each thread count.
 void expect_bits(const MatmulProblem& problem, const TransformProgram& program, jit::CodeGenerator& generator,
-                 uint64_t seed) {
+                 uint64_t seed, int specials = 0) {
   SCOPED_TRACE(fmt::format("{} | {} | {} | seed {}", matmul::to_string(problem), matmul::to_string(program),
                            generator.name(), seed));
   const Result<ir::Kernel> kernel = matmul::lower(problem, program);
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   const Result<jit::Executable> executable = jit::make_executable(*kernel, generator, program.isa);
   ASSERT_TRUE(executable.ok()) << executable.status().message();
-  matmul::GuardedOperands operands(problem, program.panel, seed);
+  matmul::GuardedOperands operands(problem, program.panel, seed, specials);
   for (int threads : {1, 2, 3}) {
     const std::unique_ptr<runtime::Schedule> on = schedule(threads);
     operands.reset_c();
@@ -90,7 +91,8 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
   for (const char* text :
        {"matmul:f32:m=1,n=211,k=67,b=packed", "matmul:f32:m=37,n=101,k=59,b=nn:+bias+gelu",
         "matmul:f32:m=5,n=83,k=61,b=nt:+silu*gate", "matmul:f32:m=19,n=160,k=51,b=packed:+bias+swiglu",
-        "matmul:f32:m=23,n=96,k=44,b=packed:*row_scale+swiglu"}) {
+        "matmul:f32:m=23,n=96,k=44,b=packed:*row_scale+swiglu", "matmul:bf16:m=1,n=211,k=67,b=packed",
+        "matmul:f16:m=33,n=101,k=59,b=packed:+bias"}) {
     const MatmulProblem problem = matmul::parse_problem(text).value();
     const autotune::Space space = autotune::enumerate(problem, target);
     ASSERT_GT(space.candidates.size(), 10U);
@@ -100,6 +102,25 @@ TEST_P(MatmulBits, CandidatesOfTheTunersSpace) {
     for (size_t i = 0; i < space.candidates.size(); i += step) {
       expect_bits(problem, std::get<matmul::TransformProgram>(space.candidates[i].program), generator(), i);
       if (HasFailure()) return;
+    }
+  }
+}
+
+// Weights of 16 bits under default programs: as many rows as decoders have at once, sizes that no tile divides, values
+// among which NaN, infinities and denormals are.
+TEST_P(MatmulBits, DefaultProgramsOf16BitWeights) {
+  if (GetParam().starts_with("llvm-")) GTEST_SKIP() << "other pipelines: random programs are enough";
+  for (Isa isa : all_isas()) {
+    if (!runs_here(generator(), isa)) continue;
+    for (int64_t m = 1; m <= 64; m = m == 17 ? 64 : m + (GetParam() == "llvm" ? 4 : 1)) {
+      for (const DType dtype : {DType::kBf16, DType::kF16}) {
+        MatmulProblem p{.dtype = dtype, .m = m, .n = 75, .k = 131, .b = matmul::BLayout::kPacked, .epilogue = {}};
+        const matmul::BlockingTarget target{.isa = isa, .caches = {.l1d = 8 << 10, .l2 = 16 << 10}, .threads = 1};
+        expect_bits(p, matmul::default_program(p, target, 0), generator(), static_cast<uint64_t>(m), 20);
+        p.k = 0;
+        if (m == 5) expect_bits(p, matmul::default_program(p, target, 0), generator(), 1);
+        if (HasFailure()) return;
+      }
     }
   }
 }

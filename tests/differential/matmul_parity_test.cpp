@@ -15,10 +15,11 @@ using matmul::TransformProgram;
 using runtime::Schedule;
 
 constexpr const char* kShapes[] = {
-    "matmul:f32:m=1,n=211,k=67,b=packed",   "matmul:f32:m=3,n=1,k=5",
-    "matmul:f32:m=7,n=129,k=31,b=nt:+bias", "matmul:f32:m=37,n=53,k=59:+silu",
-    "matmul:f32:m=61,n=7,k=101:+residual",  "matmul:f32:m=33,n=257,k=13,batch=3,b=packed",
-    "matmul:f32:m=13,n=96,k=31:+swiglu",    "matmul:f32:m=23,n=57,k=40,b=packed:*row_scale+bias",
+    "matmul:f32:m=1,n=211,k=67,b=packed",       "matmul:f32:m=3,n=1,k=5",
+    "matmul:f32:m=7,n=129,k=31,b=nt:+bias",     "matmul:f32:m=37,n=53,k=59:+silu",
+    "matmul:f32:m=61,n=7,k=101:+residual",      "matmul:f32:m=33,n=257,k=13,batch=3,b=packed",
+    "matmul:f32:m=13,n=96,k=31:+swiglu",        "matmul:f32:m=23,n=57,k=40,b=packed:*row_scale+bias",
+    "matmul:bf16:m=9,n=75,k=41,b=packed:+gelu",
 };
 constexpr int kProgramsOfAShape = 6;
 constexpr int kCalls = 3;

@@ -77,6 +77,31 @@ TEST(EngineWeights16, HaveTheBitsOfTheF32TheyWidenTo) {
   }
 }
 
+// Trap m1 with weights of 16 bits: tails of k, and rows beside each other in one tile.
+TEST(EngineWeights16, m1_nan_row_stays_in_its_row) {
+  for (const std::string& codegen : testing_api::all_codegens()) {
+    SCOPED_TRACE(codegen);
+    const EngineWith engine(codegen);
+    for (int64_t k : {33, 40, 63}) {
+      const MatmulSpec spec{.n = 35, .k = k, .max_m = 0};
+      Operands operands(spec, 5);
+      const Halves halves(operands, WeightType::kBf16);
+      const Result<Matmul> matmul = prepare16(*engine, spec, WeightType::kBf16, halves.data());
+      ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+      ASSERT_TRUE(matmul->run(operands.call(true)).ok());
+      const std::vector<float> clean = operands.c.snapshot();
+      for (int64_t p = 0; p < k; ++p) operands.a.at(2, p) = testing_api::kNaN;
+      ASSERT_TRUE(matmul->run(operands.call(true)).ok());
+      for (int64_t i = 0; i < 5; ++i) {
+        for (int64_t j = 0; j < 35; ++j) {
+          const float got = operands.c.at(i, j);
+          ASSERT_TRUE(i == 2 ? std::isnan(got) : got == clean[static_cast<size_t>(i * 35 + j)]) << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
 TEST(EngineWeights16, ComeWithPrepareOnly) {
   const EngineWith engine("");
   MatmulSpec spec{.n = 8, .k = 8, .weight_type = WeightType::kF16};

@@ -57,15 +57,18 @@ TEST(Operands, GapsArePoisonAndValuesRepeat) {
 }
 
 TEST(Operands, ReferenceOfCellsIsTheReference) {
-  const MatmulProblem p = problem("matmul:f32:m=5,n=9,k=11,b=nn:+bias+gelu*gate+residual");
-  Result<Operands> operands = Operands::create(p, 3);
-  ASSERT_TRUE(operands.ok());
-  matmul::ordered_f32(p, operands->view());
-  const std::vector<float> some = operands->reference({0, {1, 4}, {0, 8, 3}});
-  const std::span<float> c = operands->c();
-  EXPECT_EQ(some[0], c[9]);
-  EXPECT_EQ(some[1], c[9 + 8]);
-  EXPECT_EQ(some[5], c[4 * 9 + 3]);
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const MatmulProblem p = problem("matmul:" + std::string(dtype) + ":m=5,n=9,k=11,b=nn:+bias+gelu*gate+residual");
+    Result<Operands> operands = Operands::create(p, 3);
+    ASSERT_TRUE(operands.ok());
+    EXPECT_EQ(operands->b().size(), static_cast<size_t>(9 * 11 * dtype_bytes(p.dtype)));
+    matmul::ordered_f32(p, operands->view());
+    const std::vector<float> some = operands->reference({0, {1, 4}, {0, 8, 3}});
+    const std::span<float> c = operands->c();
+    EXPECT_EQ(some[0], c[9]) << dtype;
+    EXPECT_EQ(some[1], c[9 + 8]) << dtype;
+    EXPECT_EQ(some[5], c[4 * 9 + 3]) << dtype;
+  }
 }
 
 // Columns of C that make no whole group of 16, in any order.
@@ -218,6 +221,7 @@ TEST_F(Racing, EveryLayoutAndModeRuns) {
   for (std::string_view text :
        {"matmul:f32:m=3,n=70,k=40,b=nn,ldb=80:+bias", "matmul:f32:m=20,n=33,k=40,b=nt,lda=48,ldc=40:+gelu",
         "matmul:f32:m=9,n=50,k=17,b=packed,batch=2:*gate+residual", "matmul:f32:m=1,n=1,k=0:+bias",
+        "matmul:bf16:m=3,n=50,k=33,b=packed,batch=2:+bias", "matmul:f16:m=9,n=64,k=17,b=packed:+swiglu",
         "matmul:f32:m=9,n=160,k=17,b=packed,ldc=85:*row_scale+bias+swiglu+residual", "matmul:f32:m=0,n=5,k=3"}) {
     for (CacheMode mode : {CacheMode::kCold, CacheMode::kWarm}) {
       const std::vector<Candidate> all = enumerate(problem(text), target_).candidates;

@@ -45,6 +45,8 @@ constexpr std::string_view kProblems[] = {
     "matmul:f32:m=512,n=512,k=512,b=nn",
     "matmul:f32:m=128,n=11008,k=4096,b=nt",
     "matmul:f32:m=100,n=100,k=100,b=packed",
+    "matmul:bf16:m=4,n=4096,k=4096,b=packed",
+    "matmul:f16:m=100,n=1000,k=2048,b=packed:+bias",
     "matmul:f32:m=1,n=1,k=1",
     "matmul:f32:m=0,n=16,k=0",
     "matmul:f32:m=7,n=9,k=33,lda=40,batch=3:+bias+gelu",

@@ -86,6 +86,14 @@ TEST(PlanResolver, ExactGivesWhatWasMeasured) {
   EXPECT_EQ(plan.from->difference, "");
 }
 
+TEST(PlanResolver, WeightsOfAnotherTypeAreNoNearShape) {
+  matmul::MatmulProblem bf16 = problem(128);
+  bf16.dtype = DType::kBf16;
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), {tuned(bf16, kAvx512Program, 1)}).reason, Reason::kDefault);
+  EXPECT_EQ(plan_of(bf16, avx512_target(), {tuned(problem(128), kAvx512Program, 1)}).reason, Reason::kDefault);
+  EXPECT_EQ(plan_of(bf16, avx512_target(), {tuned(bf16, kAvx512Program, 1)}).reason, Reason::kExact);
+}
+
 TEST(PlanResolver, TheNewestDecisionWins) {
   std::string newer = kAvx512Program;
   newer.replace(newer.find("unroll_k(2)"), 11, "unroll_k(4)");

@@ -53,7 +53,8 @@ TEST_F(Aarch64Suites, MatmulShapes) {
        {"matmul:f32:m=1,n=64,k=64,b=packed", "matmul:f32:m=1,n=211,k=67,b=nt:+bias", "matmul:f32:m=3,n=5,k=1",
         "matmul:f32:m=16,n=96,k=64,b=packed:+bias+gelu", "matmul:f32:m=17,n=97,k=65,b=packed:+silu*gate+residual",
         "matmul:f32:m=17,n=96,k=65,b=packed:+bias+swiglu*gate", "matmul:f32:m=37,n=101,k=59:*row_scale+gelu_erf",
-        "matmul:f32:m=64,n=64,k=300,b=nt:+relu", "matmul:f32:m=9,n=31,k=20,lda=24,ldb=40,ldc=33,batch=3"}) {
+        "matmul:f32:m=64,n=64,k=300,b=nt:+relu", "matmul:bf16:m=5,n=75,k=41,b=packed:+bias",
+        "matmul:f16:m=13,n=97,k=30,b=packed", "matmul:f32:m=9,n=31,k=20,lda=24,ldb=40,ldc=33,batch=3"}) {
     SCOPED_TRACE(text);
     add_default(text);
   }
