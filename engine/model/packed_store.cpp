@@ -193,6 +193,7 @@ std::vector<StoreDrop> collect_stored(const StorePlace& place, const StoreCollec
       bytes -= f.bytes;
       if (!how.dry_run) unlinkat(open->get(), f.name.c_str(), 0);
     }
+    if (!how.dry_run) rmdir(folder.c_str());  // where nothing is left in it
   }
   return dropped;
 }

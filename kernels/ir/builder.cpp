@@ -3,8 +3,32 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
+#include <string_view>
 
 namespace hone::ir {
+namespace {
+
+// `name`, or with the first of _1, _2 .. behind it that no entry has. In one pass over the list: lowering calls it for
+// every variable, many of which have one name.
+template <typename Named>
+std::string unlike(const std::vector<Named>& list, const std::string& name) {
+  std::vector<bool> taken(list.size() + 2);  // by number; 0 is the name alone
+  for (const Named& entry : list) {
+    std::string_view rest = entry.name;
+    if (!rest.starts_with(name)) continue;
+    rest.remove_prefix(name.size());
+    if (rest.empty()) taken[0] = true;
+    if (rest.size() < 2 || rest[0] != '_' || rest[1] == '0') continue;
+    size_t number = 0;
+    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), number);
+    if (error == std::errc() && end == rest.data() + rest.size() && number < taken.size()) taken[number] = true;
+  }
+  const auto number = std::find(taken.begin(), taken.end(), false) - taken.begin();
+  return number == 0 ? name : name + "_" + std::to_string(number);
+}
+
+}  // namespace
 
 Builder::Builder(std::string kernel_name) : open_(1) { kernel_.name = std::move(kernel_name); }
 
@@ -16,13 +40,7 @@ BufferId Builder::buffer(Buffer buffer) {
 }
 
 RegId Builder::reg(std::string name, RegType type, std::vector<int64_t> dims) {
-  auto taken = [&](const std::string& n) {
-    return std::any_of(kernel_.registers.begin(), kernel_.registers.end(),
-                       [&](const Register& r) { return r.name == n; });
-  };
-  std::string unique = name;
-  for (int i = 1; taken(unique); ++i) unique = name + "_" + std::to_string(i);
-  kernel_.registers.push_back({std::move(unique), type, std::move(dims)});
+  kernel_.registers.push_back({unlike(kernel_.registers, name), type, std::move(dims)});
   return static_cast<RegId>(kernel_.registers.size() - 1);
 }
 
@@ -120,12 +138,7 @@ Kernel Builder::finish() {
 }
 
 VarId Builder::new_var(const std::string& name, VarKind kind) {
-  auto taken = [&](const std::string& n) {
-    return std::any_of(kernel_.vars.begin(), kernel_.vars.end(), [&](const Var& v) { return v.name == n; });
-  };
-  std::string unique = name;
-  for (int i = 1; taken(unique); ++i) unique = name + "_" + std::to_string(i);
-  kernel_.vars.push_back({std::move(unique), kind});
+  kernel_.vars.push_back({unlike(kernel_.vars, name), kind});
   return static_cast<VarId>(kernel_.vars.size() - 1);
 }
 

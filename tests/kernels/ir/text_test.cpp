@@ -84,6 +84,16 @@ constexpr const char* kEveryOp = R"(kernel every_op {
 }
 )";
 
+// The first number that is free, not the next one: texts of kernels name what was measured.
+TEST(IrBuilder, NamesThatAreTakenGetTheFirstNumberThatIsFree) {
+  Builder b("names");
+  for (const char* name : {"x", "x", "x_2", "x", "x", "x_1", "x_01", "x_", "y", "x"}) b.param(name);
+  const Kernel kernel = b.finish();
+  std::vector<std::string> names;
+  for (const Var& v : kernel.vars) names.push_back(v.name);
+  EXPECT_THAT(names, testing::ElementsAre("x", "x_1", "x_2", "x_3", "x_4", "x_1_1", "x_01", "x_", "y", "x_5"));
+}
+
 TEST(IrText, EveryOpRoundTrips) { EXPECT_EQ(print(parsed(kEveryOp)), kEveryOp); }
 
 TEST(IrText, SamplesRoundTrip) {
