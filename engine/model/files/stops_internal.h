@@ -8,8 +8,8 @@
 
 namespace hone::model {
 
-// Fills v.end_of_generation: `named` first (an id that is no token's: none), then tokens that are known by text. What ends a generation is a
-// control token, whatever the file calls it: it is never shown.
+// Fills v.end_of_generation: `named` first (an id that is no token's: none), then tokens that are known by text. What
+// ends a generation is a control token, whatever the file calls it: it is never shown.
 void add_stops(Vocabulary& v, std::span<const int32_t> named);
 
 }  // namespace hone::model

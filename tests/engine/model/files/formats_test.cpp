@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/random.h"
+#include "engine/model/tokenizer/tokenizer.h"
 #include "tests/engine/model/files/files_testing.h"
 #include "tools/synthetic/vocabulary.h"
 
@@ -136,6 +137,19 @@ TEST_F(ModelFilesFormats, Llama2cIsTheSameModelAsGguf) {
       EXPECT_EQ(gguf->vocabulary->tokens[i].text, legacy->vocabulary->tokens[i].text);
       EXPECT_EQ(gguf->vocabulary->tokens[i].kind, legacy->vocabulary->tokens[i].kind);
     }
+  }
+}
+
+TEST_F(ModelFilesFormats, MadeUpVocabulariesAreTokenizers) {
+  for (const synthetic::Geometry& geometry : synthetic::geometries()) {
+    SCOPED_TRACE(geometry.name);
+    const synthetic::SyntheticModel m = *synthetic::synthetic_model(geometry.name);
+    EXPECT_EQ(static_cast<int64_t>(m.vocabulary->tokens.size()), m.config.vocabulary);
+    const Result<Tokenizer> tokenizer = Tokenizer::create(*m.vocabulary);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+    const Result<std::vector<int32_t>> ids = tokenizer->encode("the cat sat on the mat and then it sat there");
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    EXPECT_LT(ids->size(), 40u) << "merges apply: 44 letters are fewer tokens";
   }
 }
 
