@@ -134,7 +134,9 @@ Result<Model> Model::load(const Engine& engine, const std::string& path, const M
                         model::decoder_graph(file, {.context = info.context, .max_batch = info.max_batch}));
   HONE_RETURN_IF_ERROR(passes::run_passes(compilation).status());
   info.times.passes_ns = part.lap();
-  executable::PlanOptions plan_options{.expected_tokens = expected_tokens(options, info)};
+  // Chunks of other sizes compile in their first call: some 20 ms each, where all of them take longer than all else
+  // here.
+  executable::PlanOptions plan_options{.expected_tokens = expected_tokens(options, info), .warm_up = false};
   if (plan_options.expected_tokens.empty()) plan_options.expected_tokens = {1};
   model::PackedStore store(model::store_place(), file.identity, engine.info().threads);
   if (options.weight_cache) plan_options.weights = &store;
