@@ -253,6 +253,12 @@ Result<std::vector<op::Shape>> ProblemArgs::resolve(std::string_view fallback, s
     if (!from_file.ok()) return typed(from_file.status());
     shapes_in_order.insert(shapes_in_order.end(), from_file->begin(), from_file->end());
   }
+  for (const op::Shape& shape : shapes_in_order) {
+    const auto* m = std::get_if<matmul::MatmulProblem>(&shape.problem);
+    if (m != nullptr && m->dtype != DType::kF32 && m->b != matmul::BLayout::kPacked)
+      return typed(unsupported(fmt::format("{}: B of {} is read in panels only: use b=packed", matmul::to_string(*m),
+                                           dtype_name(m->dtype))));
+  }
   // What is listed twice is measured once, where it is listed first.
   std::map<std::string, double*> weights;
   std::vector<op::Shape> distinct;
