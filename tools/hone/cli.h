@@ -114,6 +114,7 @@ void add_explain(CLI::App& app, Run& run);
 void add_codegen(CLI::App& app, Run& run);
 void add_compile(CLI::App& app, Run& run);
 void add_exec(CLI::App& app, Run& run);
+void add_run(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
 void add_fuzz(CLI::App& app, Run& run);
 void add_synth(CLI::App& app, Run& run);

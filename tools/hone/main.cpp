@@ -30,6 +30,7 @@ int run_command(int argc, char** argv) {
   add_codegen(app, run);
   add_compile(app, run);
   add_exec(app, run);
+  add_run(app, run);
   add_db(app, run);
   add_fuzz(app, run);
   add_synth(app, run);
