@@ -197,7 +197,7 @@ TEST_F(AotPackage, PlacesThatAreNoPackages) {
 TEST_F(AotPackage, OtherMachines) {
   PackageHost host = this_host();
   host.features = FeatureSet{Feature::kAvx, Feature::kAvx2};
-  refused(Code::kUnsupported, "this CPU lacks fma, bmi2", host);
+  refused(Code::kUnsupported, "this CPU lacks fma, f16c, bmi2", host);
   host = this_host();
   host.arch = "vax";
   refused(Code::kUnsupported, "code for " + std::string(process_arch()) + ", this is vax", host);
