@@ -283,11 +283,12 @@ TEST_F(HoneCli, BenchSumsUpWhereTheFormatHasAPlaceForIt) {
 TEST_F(HoneCli, WrongProblemsShowWhereAndTheGrammar) {
   const std::string many(5000, 'x');
   for (const std::string wrong :
-       {"", "matmul", "matmul:f32:", "matmul:f16:m=1,n=2,k=3", "conv:f32:m=1", "matmul:f32:m=1,n=2",
+       {"", "matmul", "matmul:f32:", "matmul:s8:m=1,n=2,k=3", "conv:f32:m=1", "matmul:f32:m=1,n=2",
         "matmul:f32:m=-1,n=2,k=3", "matmul:f32:m=1,n=2,k=x", "matmul:f32:m=1-8+0,n=2,k=3", "matmul:f32:m={},n=2,k=3",
         "matmul:f32:m=1,n=2,k=3:+foo", "matmul:f32:m=1,n=2,k=3:+bias+bias", "matmul:f32:m=99999999999999999999,n=2,k=3",
         "matmul:f32:m=1\n,n=2,k=3", "matmul:f32:m=1,\xff\xfe=2,k=3", many.c_str()})
     refused({"explain", wrong}, 2, "grammar: ");
+  refused({"explain", "matmul:f16:m=1,n=2,k=3,b=nt"}, 2, "B of f16 is read in panels only: use b=packed");
   refused({"tune", "matmul:f32:m=1,n=2,k=x"}, 2, "at column 22; grammar");
   refused({"bench", "matmul:f32:m=1-1000000000+1,n=2,k=3"}, 2, "more than 100000 problems");
   refused({"explain", "matmul:f32:m=3037000500,n=3037000500,k=3037000500"}, 2, "too large");
