@@ -67,6 +67,31 @@ class HoneExec : public Scratch {
   std::string input(const std::string& name) const { return name + "=" + file(name + ".npy"); }
 };
 
+// b of f32, rounded to the problem's type: eighths are bf16 as they are, 1 + 2^-10 becomes 1.
+TEST_F(HoneExec, WeightsOf16BitsComeAsFloats) {
+  if (std::getenv("HONE_TEST_PACKAGES") != nullptr) GTEST_SKIP() << "compiles a package of its own";
+  const Outcome made =
+      hone({"compile", "matmul:bf16:m=2,n=3,k=4,b=packed", "-o", file("bf16.hone"), "--mcpu", "x86-64-v3"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const NpyArray a = floats("a.npy", {2, 4}, 1);
+  NpyArray b = floats("b.npy", {3, 4}, 2);
+  NpyArray inexact = cli::make_array(DType::kF32, {3, 4}).value();
+  std::ranges::copy(b.as<float>(), inexact.as<float>().begin());
+  b.as<float>()[5] = 1, inexact.as<float>()[5] = 1 + 0x1p-10F;
+  ASSERT_TRUE(cli::write_npy(file("b.npy"), inexact).ok());
+  const Outcome o =
+      hone({"exec", file("bf16.hone"), "--input", input("a"), input("b"), "--output", file("c.npy"), "--check"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  const NpyArray c = cli::read_npy(file("c.npy")).value();
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      float sum = 0;
+      for (size_t p = 0; p < 4; ++p) sum += a.as<float>()[4 * i + p] * b.as<float>()[4 * j + p];
+      EXPECT_EQ(c.as<float>()[3 * i + j], sum) << i << " " << j;
+    }
+  }
+}
+
 TEST_F(HoneExec, MatmulFromFiles) {
   const NpyArray a = floats("a.npy", {5, 20}, 1), b = floats("b.npy", {33, 20}, 2), bias = floats("bias.npy", {33}, 3),
                  residual = floats("residual.npy", {5, 33}, 4);
