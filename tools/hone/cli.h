@@ -118,6 +118,7 @@ void add_run(CLI::App& app, Run& run);
 void add_db(CLI::App& app, Run& run);
 void add_fuzz(CLI::App& app, Run& run);
 void add_synth(CLI::App& app, Run& run);
+void add_tokenize(CLI::App& app, Run& run);
 void add_db_learn(CLI::App& db, Run& run);  // a part of hone db
 // What `hone tune` starts to run candidates in; in no help text.
 void add_tune_worker(CLI::App& app, Run& run);

@@ -34,6 +34,7 @@ int run_command(int argc, char** argv) {
   add_db(app, run);
   add_fuzz(app, run);
   add_synth(app, run);
+  add_tokenize(app, run);
   add_tune_worker(app, run);
   return parse_and_run(app, argc, argv, run);
 }

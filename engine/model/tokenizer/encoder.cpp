@@ -1,6 +1,6 @@
 // Text to tokens: special tokens are split off, what lies between them is cut into words or pieces, and each of these
 // is merged on its own. Words come again and again in real text: a large text keeps a table of where it saw a word
-// last, and what that became. (llama-bpe, 4 MB of Markdown, Zen 4: see the README for both figures.)
+// last, and what that became. (README, "Speed".)
 #include "engine/model/tokenizer/encoder_internal.h"
 
 #include <bit>
