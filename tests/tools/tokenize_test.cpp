@@ -8,8 +8,6 @@
 namespace hone::cli_test {
 namespace {
 
-using testing::HasSubstr;
-
 class HoneTokenize : public Scratch {
  protected:
   // Two pieces, with bytes for the rest, as llama2.c's tokenizer.bin would not have them: a tokenizer.json in a folder
@@ -34,8 +32,7 @@ TEST_F(HoneTokenize, IdsAndPieces) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(nlohmann::json::parse(o.out),
             nlohmann::json::parse(R"({"count": 3, "ids": [7, 6, 2], "pieces": [" a", "b", "\n"]})"));
-  const Outcome table = run_hone({"tokenize", m, "--text", "a\x1b"});
-  EXPECT_THAT(table.out, testing::AllOf(HasSubstr("| token"), HasSubstr("' a'"), HasSubstr("'\\x1b'")));
+  EXPECT_EQ(run_hone({"tokenize", m, "--text", "a\x1b"}).out, "      7  ' a'\n      3  '\\x1b'\n");
   EXPECT_EQ(run_hone({"tokenize", m, "--text", "</s>", "--special", "--ids"}).out, "1\n");
   EXPECT_NE(run_hone({"tokenize", m, "--text", "</s>", "--ids"}).out, "1\n");
 }

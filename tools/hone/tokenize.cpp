@@ -10,7 +10,6 @@
 #include "engine/model/tokenizer/tokenizer.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
-#include "tools/hone/table.h"
 
 namespace hone::cli {
 namespace {
@@ -48,10 +47,11 @@ void print_json(const model::Tokenizer& tokenizer, const std::vector<int32_t>& i
   print("{}\n", dump({{"count", ids.size()}, {"ids", ids}, {"pieces", pieces}}));
 }
 
-void print_table(const model::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
-  Table table{.name = "tokens", .columns = {{"token"}, {"piece"}}, .exact = true};
-  for (const int32_t id : ids) table.add({int64_t{id}, fmt::format("'{}'", printable(tokenizer.bytes(id, true)))});
-  write_results(render(table, Format::kMd));
+// A line each.
+void print_lines(const model::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  std::string lines;
+  for (const int32_t id : ids) lines += fmt::format("{:>7}  '{}'\n", id, printable(tokenizer.bytes(id, true)));
+  write_results(lines);
 }
 
 int run_tokenize(const TokenizeArgs& args) {
@@ -68,9 +68,9 @@ int run_tokenize(const TokenizeArgs& args) {
   if (args.json) {
     print_json(*tokenizer, *ids);
   } else if (args.ids) {
-    print("{}\n", fmt::join(*ids, " "));
+    cli::print("{}\n", fmt::join(*ids, " "));
   } else {
-    print_table(*tokenizer, *ids);
+    print_lines(*tokenizer, *ids);
   }
   return kDone;
 }

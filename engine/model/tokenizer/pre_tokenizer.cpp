@@ -30,7 +30,7 @@ constexpr std::string_view kDigit = R"(\p{N})";
 
 struct Named {
   std::string_view name;
-  std::array<std::string_view, 4> patterns;
+  std::array<std::string_view, 5> patterns;
   bool whole_words_first = false;
 };
 
@@ -40,10 +40,15 @@ constexpr Named kNamed[] = {
     {"gpt-2", {kGpt2Pattern}},
     {"llama-bpe", {kLlama3}, true},
     {"llama3", {kLlama3}, true},
+    {"falcon3", {kLlama3}, true},
+    {"pixtral", {kLlama3}, true},
+    {"smaug-bpe", {kLlama3}},
     {"llama-v3", {kLlama3}, true},
     {"qwen2", {kQwen2}},
     {"deepseek-r1-qwen", {kQwen2}},
     {"smollm", {kDigit, kGpt2Pattern}},
+    {"deepseek-coder",
+     {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)", kDigit}},
     {"tekken", {kTekken}, true},
 };
 
@@ -98,11 +103,11 @@ struct PreTokenizer::State {
 
 class PreTokenizer::Pattern {
  public:
-  static Result<std::unique_ptr<const Pattern>> compile(std::string_view text) {
+  static Result<std::unique_ptr<const Pattern>> compile(std::string_view text, bool trusted) {
     HONE_ASSIGN_OR_RETURN(const std::string translated, pcre2_pattern(text));
     auto pattern = std::make_unique<Pattern>();
     pattern->text_ = printable(text);
-    pattern->trusted_ = known_pattern(text);
+    pattern->trusted_ = trusted || known_pattern(text);
     std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
         pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
     if (context == nullptr) return resource_exhausted("no memory to compile a tokenizer's pattern");
@@ -183,7 +188,7 @@ Result<PreTokenizer> PreTokenizer::create(const Vocabulary& vocabulary) {
   if (texts.size() > 16)
     return unsupported(fmt::format("the tokenizer cuts text by {} patterns in turn, the limit is 16", texts.size()));
   for (const std::string_view text : texts) {
-    HONE_ASSIGN_OR_RETURN(auto pattern, Pattern::compile(text));
+    HONE_ASSIGN_OR_RETURN(auto pattern, Pattern::compile(text, !vocabulary.pre_tokenizer.empty()));
     out.patterns_.push_back(std::move(pattern));
   }
   return out;

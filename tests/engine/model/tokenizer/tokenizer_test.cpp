@@ -141,6 +141,36 @@ TEST(TokenizerBytes, WholeWordsFirst) {
   EXPECT_EQ(tokenizer_of(v).encode("\xe9").status().code(), Code::kInvalidArgument);
 }
 
+// The pieces of a text, told by a vocabulary of which every piece is a token.
+TEST(TokenizerBytes, PreTokenizersByName) {
+  const std::string text = "It's 12345  a\u4e2d!?\n\nB2";
+  const auto cut = [&text](const char* name) {
+    Vocabulary v = byte_level({}, name);
+    v.whole_words_first = true;
+    for (size_t at = 0; at < text.size(); ++at)
+      for (size_t n = 2; at + n <= text.size(); ++n) {
+        std::string letters;
+        append_letters(text.substr(at, n), letters);
+        if (std::none_of(v.tokens.begin(), v.tokens.end(), [&](const Token& t) { return t.text == letters; }))
+          add(v, letters);
+      }
+    const Tokenizer t = tokenizer_of(v);
+    const std::vector<int32_t> ids = t.encode(text).value();
+    std::vector<std::string> pieces;
+    for (const int32_t id : ids) pieces.emplace_back(t.bytes(id));
+    return pieces;
+  };
+  EXPECT_THAT(cut("gpt-2"), ElementsAre("It", "'s", " 12345", " ", " a\u4e2d", "!?", "\n", "\n", "B", "2"));
+  EXPECT_THAT(cut("llama-bpe"), ElementsAre("It", "'s", " ", "123", "45", " ", " a\u4e2d", "!?\n\n", "B", "2"));
+  EXPECT_THAT(cut("qwen2"), ElementsAre("It", "'s", " ", "1", "2", "3", "4", "5", " ", " a\u4e2d", "!?\n\n", "B", "2"));
+  EXPECT_THAT(cut("smollm"),
+              ElementsAre("It", "'s", " ", "1", "2", "3", "4", "5", " ", " a\u4e2d", "!?", "\n", "\n", "B", "2"));
+  EXPECT_THAT(cut("default"),
+              ElementsAre("It", "'", "s", " ", "123", "45", " ", " a\u4e2d", "!?", "\n", "\n", "B", "2"));
+  EXPECT_THAT(cut("deepseek-coder"), ElementsAre("It", "'", "s", " ", "1", "2", "3", "4", "5", " ", " a", "\u4e2d",
+                                                 "!?", "\n", "\n", "B", "2"));
+}
+
 TEST(TokenizerSpecial, OnlyWhereAskedFor) {
   Vocabulary v = byte_level({}, "gpt-2");
   add(v, "<|x|>", TokenKind::kControl);
