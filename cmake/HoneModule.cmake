@@ -3,6 +3,7 @@
 #   hone_module(base SOURCES status.cpp ... DEPS fmt::fmt)      static library hone_base
 #   hone_test(kernels_ir SOURCES text_test.cpp DEPS hone_kernels [LABELS unit])   gtest binary, each test a ctest test;
 #                                                              OWN_FLAGS: links nothing of ours but a shared library
+#   hone_test_library(run_hone SOURCES run_hone.cpp DEPS hone_base)   what several test binaries share: hone_test_run_hone
 
 include(GNUInstallDirs)
 
@@ -67,6 +68,27 @@ endfunction()
 # Tests are compiled for the time that they take to compile: they call what is measured, and are not.
 set(hone_test_options $<$<CONFIG:Release>:-O1>)
 
+function(hone_use_tests_pch target)
+  if(NOT HONE_PCH)
+    return()
+  endif()
+  if(NOT TARGET hone_tests_pch)
+    hone_pch_library(hone_tests_pch HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>
+      DEPS GTest::gmock nlohmann_json::nlohmann_json)
+    target_compile_options(hone_tests_pch PRIVATE ${hone_test_options})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM hone_tests_pch)
+  target_link_libraries(${target} PRIVATE fmt::fmt)  # with its definitions, which the header was made with
+endfunction()
+
+function(hone_test_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(hone_test_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(hone_test_${name} PUBLIC hone_flags ${ARG_DEPS} GTest::gmock GTest::gtest)
+  hone_use_tests_pch(hone_test_${name})
+  target_compile_options(hone_test_${name} PRIVATE ${hone_test_options})
+endfunction()
+
 function(hone_test name)
   cmake_parse_arguments(ARG "OWN_FLAGS" "" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -78,14 +100,8 @@ function(hone_test name)
   endif()
   add_executable(${name}_test ${ARG_SOURCES} $<TARGET_OBJECTS:hone_test_environment>)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  if(HONE_PCH AND NOT ARG_OWN_FLAGS)
-    if(NOT TARGET hone_tests_pch)
-      hone_pch_library(hone_tests_pch HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>
-        DEPS GTest::gmock nlohmann_json::nlohmann_json)
-      target_compile_options(hone_tests_pch PRIVATE ${hone_test_options})
-    endif()
-    target_precompile_headers(${name}_test REUSE_FROM hone_tests_pch)
-    target_link_libraries(${name}_test PRIVATE fmt::fmt)  # with its definitions, which the header was made with
+  if(NOT ARG_OWN_FLAGS)
+    hone_use_tests_pch(${name}_test)
     set(in_c ${ARG_SOURCES})
     list(FILTER in_c INCLUDE REGEX "\\.c$")
     set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)

@@ -13,6 +13,7 @@
 #include "engine/plan/resolver.h"
 #include "kernels/attention/blocking.h"
 #include "kernels/op/op.h"
+#include "tools/hone/bench_model.h"
 #include "tools/hone/bench_racer.h"
 #include "tools/hone/bench_report.h"
 #include "tools/hone/cli.h"
@@ -27,10 +28,11 @@ namespace {
 struct BenchArgs {
   ProblemArgs problems;
   std::string plan = "both", codegen, numerics, threads, compare, db, output = "md", cache = "cold";
-  int repetitions = 25;
+  int repetitions = 0;  // 0: as RoundBudget says
   double seconds = 5;
   uint64_t seed = 1;
   bool json = false;
+  BenchModelArgs model;
 };
 
 struct Setup {
@@ -215,7 +217,8 @@ Result<Ceilings> run_rounds(const op::Problem& problem, const Setup& s, int thre
   HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, probe_for(problem, s, threads, args.cache == "warm", ceilings));
   // The check of a long call has warmed up what there is to warm up.
   if (op::flops(problem) / s.peak.gflops(threads, s.machine.cpus_usable) < kLongCallNs) race.warm_up(arms);
-  const RoundBudget budget{.repetitions = args.repetitions, .seconds = args.seconds};
+  RoundBudget budget{.seconds = args.seconds};
+  if (args.repetitions > 0) budget.repetitions = args.repetitions;
   const int64_t begun = clock.now_ns();
   for (int round = 0; !arms.empty() && !race.stopped(); ++round) {
     if (budget.over(round, static_cast<double>(clock.now_ns() - begun) * 1e-9)) break;
@@ -310,6 +313,9 @@ void write(Results& results, Format format) {
 }
 
 int run_bench(const BenchArgs& args) {
+  if (!args.model.file.empty())
+    return run_bench_model(
+        args.model, {args.plan, args.threads, args.db, args.json ? "json" : args.output, args.repetitions, args.seed});
   const Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
   const Setup& s = *setup;
@@ -350,7 +356,7 @@ void add_bench(CLI::App& app, Run& run) {
       ->add_option("--compare", args->compare,
                    "openblas,blis,onednn,eigen,libxsmm,hone-materialised (attention), or all that are here")
       ->check(not_empty());
-  command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 25)")
+  command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 25; of a model: 5)")
       ->check(CLI::Range(1, 1000000));
   command
       ->add_option(
@@ -361,6 +367,7 @@ void add_bench(CLI::App& app, Run& run) {
       ->check(CLI::IsMember({"warm", "cold"}));
   command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(seed());
   command->add_option("--db", args->db, "database file")->check(not_empty());
+  args->model.add_to(*command);
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl, sql or gbench");
   command->add_flag("--json", args->json, "same as -o json");
   command->callback([args, &run] { run = [args] { return run_bench(*args); }; });

@@ -17,6 +17,7 @@
 #include "tools/hone/regions.h"
 #include "tools/hone/replay.h"
 #include "tools/hone/tune_graph.h"
+#include "tools/hone/tune_model.h"
 #include "tools/hone/tune_progress.h"
 #include "tools/hone/tune_report.h"
 
@@ -34,6 +35,7 @@ struct TuneArgs {
   bool fresh = false, exhaustive = false, remeasure = false, json = false;
   ReplayArgs replay;
   TuneGraphArgs graph;
+  TuneModelArgs model;
 };
 
 constexpr double kDefaultSecondsPerProblem = 10;
@@ -53,6 +55,8 @@ double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& sched
 
 struct Setup {
   std::vector<op::Shape> shapes;
+  std::vector<double> shares;      // of the budget, problem by problem; empty: equal ones
+  std::optional<ModelTune> model;  // whose problems these are
   autotune::TuneOptions options;
   double budget = 0;  // for all problems
   Format format = Format::kMd;
@@ -70,21 +74,29 @@ void use_regions(Setup& s) {
   s.options.min_work = s.regions.min_work;
 }
 
+Status take_problems_of_model(const TuneArgs& args, Setup& s) {
+  const int threads = s.options.threads.empty() ? s.regions.schedule.threads
+                                                : *std::max_element(s.options.threads.begin(), s.options.threads.end());
+  Result<ModelTune> model = ModelTune::create(args.model, args.db, threads);
+  if (!model.ok()) return model.status();
+  s.model = *std::move(model);
+  s.shapes = s.model->shapes();
+  note(fmt::format("{}: {} problems", args.model.file, s.shapes.size()));
+  return {};
+}
+
 Result<Setup> prepare(const TuneArgs& args) {
   Setup s;
-  HONE_ASSIGN_OR_RETURN(s.shapes, args.problems.resolve());
+  if (args.model.file.empty()) {
+    HONE_ASSIGN_OR_RETURN(s.shapes, args.problems.resolve());
+  }
   HONE_ASSIGN_OR_RETURN(s.format, parse_format(args.json ? "json" : args.output));
   s.json = s.format == Format::kJson || s.format == Format::kJsonl;
   HONE_ASSIGN_OR_RETURN(s.options.codegens, parse_codegens(args.codegen));
   HONE_ASSIGN_OR_RETURN(s.options.threads, parse_threads(args.threads));
-  s.budget = kDefaultSecondsPerProblem * static_cast<double>(s.shapes.size());
-  if (!args.budget.empty()) {
-    HONE_ASSIGN_OR_RETURN(s.budget, parse_duration(args.budget));
-  }
   s.options.cache = args.cache == "warm" ? autotune::CacheMode::kWarm : autotune::CacheMode::kCold;
   s.options.fresh = args.fresh;
   s.options.numerics = args.numerics;
-  HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
   autotune::SteadyClock clock;
   s.options.seed = args.seed != 0 ? args.seed : static_cast<uint64_t>(clock.now_ns());
   HONE_ASSIGN_OR_RETURN(s.machine, executing_machine());
@@ -92,6 +104,12 @@ Result<Setup> prepare(const TuneArgs& args) {
   HONE_ASSIGN_OR_RETURN(s.regions,
                         region_policy_in_force(s.store.get(), s.machine, threads_in_force(s.machine).threads));
   use_regions(s);
+  if (!args.model.file.empty()) HONE_RETURN_IF_ERROR(take_problems_of_model(args, s));
+  HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
+  s.budget = kDefaultSecondsPerProblem * static_cast<double>(s.shapes.size());
+  if (!args.budget.empty()) {
+    HONE_ASSIGN_OR_RETURN(s.budget, parse_duration(args.budget));
+  }
   for (int threads : s.options.threads)
     if (threads > 1 && s.regions.source == "HONE_SCHEDULE" && s.regions.schedule.threads == 1)
       return invalid_argument(fmt::format("--threads {} needs more than HONE_SCHEDULE=sequential has", threads));
@@ -117,6 +135,21 @@ TuneReport nothing_to_tune(const op::Problem& problem, const Machine& machine, c
   }
   note(fmt::format("{}: the output has no elements, there is nothing to tune", report.problem));
   return report;
+}
+
+// Of a model: by the time that the problems take in it, at the least. None gets less than a fifth of an equal share: a
+// decision needs some rounds.
+void share_budget(Setup& s) {
+  const autotune::Peak& peak = s.options.peak;
+  if (!s.model || peak.f32_gflops_all <= 0 || peak.read_gbs_all <= 0) return;
+  double sum = 0;
+  for (const op::Shape& shape : s.shapes) {
+    s.shares.push_back(shape.weight * std::max(op::flops(shape.problem) / peak.f32_gflops_all,
+                                               op::bytes(shape.problem) / peak.read_gbs_all));
+    sum += s.shares.back();
+  }
+  constexpr double kLeast = 0.2;
+  for (double& share : s.shares) share = std::max(share, kLeast * sum / static_cast<double>(s.shapes.size()));
 }
 
 void measure_peak(Setup& s) {
@@ -178,6 +211,7 @@ class TuneCommand {
   int run() {
     measure_peak(s_);
     measure_regions(s_, remeasure_);
+    share_budget(s_);
     std::vector<op::Problem> problems;
     for (const op::Shape& shape : s_.shapes) problems.push_back(shape.problem);
     Session session = Session::open(*s_.store, s_.machine, problems, s_.options);
@@ -200,17 +234,26 @@ class TuneCommand {
       failure_ = s;
     if (!s_.json) write_results(render(report_table(rows_), s_.format));
     print_regret();
+    if (s_.model && !interrupted() && failure_.ok()) failure_ = s_.model->report(rows_, s_.format);
     return summary();
   }
 
  private:
   double spent() { return spent_before_ + static_cast<double>(clock_.now_ns() - begun_ - unbudgeted_) * 1e-9; }
 
+  // Of problem i in what is left for it and those behind it.
+  double share(size_t i) const {
+    if (s_.shares.empty()) return 1 / static_cast<double>(s_.shapes.size() - i);
+    double sum = 0;
+    for (size_t j = i; j < s_.shares.size(); ++j) sum += s_.shares[j];
+    return s_.shares[i] / sum;
+  }
+
   void tune(size_t i, const Session& session) {
     const op::Problem& problem = s_.shapes[i].problem;
     // What earlier problems left over or overdrew is shared by the rest.
     const double left = std::max(s_.budget - spent(), 0.0);
-    s_.options.budget_seconds = std::max(left / static_cast<double>(s_.shapes.size() - i), 0.05);
+    s_.options.budget_seconds = std::max(left * share(i), 0.05);
     session.resume(i, &s_.options);
     progress_.begin(i, left - s_.options.budget_seconds);
     Result<TuneReport> report = tune_one(problem, s_.options);
@@ -392,6 +435,7 @@ void add_tune(CLI::App& app, Run& run) {
                    "debugger likes it")
       ->check(CLI::IsMember({"on", "off"}));
   args->graph.add_to(*command);
+  args->model.add_to(*command);
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "md, csv, json, jsonl or sql");
   command->add_flag("--json", args->json, "same as -o json: one object a line for each problem");

@@ -1,0 +1,84 @@
+#include "tools/hone/model_speed.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "autotune/measure/clock.h"
+#include "engine/base/random.h"
+#include "engine/model/model.h"
+
+namespace hone::cli {
+
+std::string ModelWork::name() const {
+  const std::string what = prompt > 0 ? fmt::format("pp{}", prompt) : fmt::format("tg{}", generate);
+  return depth > 0 ? fmt::format("{} @ d{}", what, depth) : what;
+}
+
+std::vector<ModelCall> calls_of(const ModelWork& work, int64_t max_batch) {
+  std::vector<ModelCall> calls;
+  for (int64_t done = 0; done < work.prompt; done += max_batch)
+    calls.push_back({std::min(max_batch, work.prompt - done), work.depth + done});
+  for (int64_t i = 0; i < work.generate; ++i) calls.push_back({1, work.depth + work.prompt + i});
+  return calls;
+}
+
+ModelDemand demand_of(const model::DecoderConfig& c, int64_t bytes_per_weight, const ModelCall& call) {
+  const auto tokens = static_cast<double>(call.tokens), before = static_cast<double>(call.position);
+  const auto width = static_cast<double>(c.width), head = static_cast<double>(c.head_dim);
+  const double q = static_cast<double>(c.heads) * head, kv = static_cast<double>(c.kv_heads) * head;
+  const double layer = width * (q + 2 * kv) + q * width + 3 * width * static_cast<double>(c.ff);
+  const double layers = static_cast<double>(c.layers), output = width * static_cast<double>(c.vocabulary);
+  // Row i of the call sees what came before it, and itself; in a window, its last `window` keys.
+  double seen = tokens * before + tokens * (tokens + 1) / 2, read = before + tokens;
+  if (c.window > 0) {
+    const auto window = static_cast<double>(c.window);
+    seen = std::min(seen, tokens * window);
+    read = std::min(read, window + tokens);
+  }
+  // One row of the output projection: only the last token is asked for what comes next.
+  return {.flops = 2 * (layers * layer * tokens + output) + layers * 4 * q * seen,
+          .bytes = (layers * layer + output) * static_cast<double>(bytes_per_weight) + layers * 2 * kv * 4 * read};
+}
+
+Result<ModelSpeed> ModelSpeed::create(const std::string& path, const std::vector<ModelVariant>& variants,
+                                      const ModelSpeedOptions& options) {
+  std::vector<Variant> made;
+  for (const ModelVariant& v : variants) {
+    HONE_ASSIGN_OR_RETURN(
+        const Engine engine,
+        Engine::create({.database = options.database, .use_database = v.tuned, .threads = v.threads}));
+    HONE_ASSIGN_OR_RETURN(Model model,
+                          Model::load(engine, path, {.context = options.context, .max_batch = options.max_batch}));
+    HONE_ASSIGN_OR_RETURN(Sequence sequence, model.sequence());
+    made.push_back({engine.info(), std::move(model), std::move(sequence)});
+  }
+  return ModelSpeed(std::move(made));
+}
+
+Result<int64_t> ModelSpeed::run(size_t variant, const ModelWork& work) {
+  Variant& v = variants_[variant];
+  Random random(1);
+  std::vector<int32_t> tokens(static_cast<size_t>(work.depth + work.tokens()));
+  for (int32_t& t : tokens) t = static_cast<int32_t>(random.below(v.model.info().vocabulary));
+  const std::span<const int32_t> all(tokens);
+  HONE_RETURN_IF_ERROR(v.sequence.truncate(0));
+  if (work.depth > 0) HONE_RETURN_IF_ERROR(v.sequence.prefill(all.first(static_cast<size_t>(work.depth))).status());
+  autotune::SteadyClock clock;
+  const int64_t begin = clock.now_ns();
+  size_t at = static_cast<size_t>(work.depth);
+  if (work.prompt > 0) {
+    HONE_RETURN_IF_ERROR(v.sequence.prefill(all.subspan(at, static_cast<size_t>(work.prompt))).status());
+    at += static_cast<size_t>(work.prompt);
+  }
+  for (; at < tokens.size(); ++at) HONE_RETURN_IF_ERROR(v.sequence.decode(tokens[at]).status());
+  return clock.now_ns() - begin;
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<int64_t>(usage.ru_maxrss) * 1024 : 0;
+}
+
+}  // namespace hone::cli

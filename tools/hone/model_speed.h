@@ -1,0 +1,76 @@
+// How fast a model runs: the calls that llama-bench makes, by several configurations in turns. A configuration is a
+// number of threads, and whether what was tuned counts; all have the same file, and read the same packed weights where
+// those are kept on disk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/measure/peak.h"
+#include "engine/model/config.h"
+#include "hone/model.hpp"
+
+namespace hone::cli {
+
+struct ModelVariant {
+  int threads = 1;
+  bool tuned = true;
+  bool operator==(const ModelVariant&) const = default;
+};
+
+// A prompt of `prompt` tokens, or `generate` tokens one by one, after `depth` tokens that are not timed.
+struct ModelWork {
+  int64_t prompt = 0, generate = 0, depth = 0;
+  int64_t tokens() const { return prompt + generate; }
+  std::string name() const;  // "pp512", "tg128", "tg128 @ d512"
+  bool operator==(const ModelWork&) const = default;
+};
+
+// The calls that a work makes.
+struct ModelCall {
+  int64_t tokens = 0, position = 0;
+};
+std::vector<ModelCall> calls_of(const ModelWork& work, int64_t max_batch);
+
+// What a call has to do at least: multiply-adds of matmuls and of visible scores, bytes of weights and of cached keys
+// and values.
+struct ModelDemand {
+  double flops = 0, bytes = 0;
+};
+ModelDemand demand_of(const model::DecoderConfig& config, int64_t bytes_per_weight, const ModelCall& call);
+
+struct ModelSpeedOptions {
+  std::string database;  // a file, or "" for the default
+  int64_t max_batch = 512;
+  int64_t context = 0;  // of sequences: what the works need
+};
+
+class ModelSpeed {
+ public:
+  // Loads the file once for each variant. Errors: those of Engine::create and Model::load.
+  static Result<ModelSpeed> create(const std::string& path, const std::vector<ModelVariant>& variants,
+                                   const ModelSpeedOptions& options);
+
+  // Nanoseconds of the calls of `work`, one after the other. Tokens are drawn from the vocabulary by a fixed seed.
+  Result<int64_t> run(size_t variant, const ModelWork& work);
+
+  const Model& model(size_t variant) const { return variants_[variant].model; }
+  const EngineInfo& engine(size_t variant) const { return variants_[variant].engine; }
+  size_t size() const { return variants_.size(); }
+
+ private:
+  struct Variant {
+    EngineInfo engine;
+    Model model;
+    Sequence sequence;
+  };
+  explicit ModelSpeed(std::vector<Variant> variants) : variants_(std::move(variants)) {}
+  std::vector<Variant> variants_;
+};
+
+// Bytes of the largest resident set that this process has had; 0 where the system does not say.
+int64_t peak_resident_bytes();
+
+}  // namespace hone::cli

@@ -1,0 +1,54 @@
+// hone tune --model FILE: tunes the problems that a model's plans contain, and says what that is worth for the whole.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/op/shape_file.h"
+#include "tools/hone/cli.h"
+#include "tools/hone/model_speed.h"
+#include "tools/hone/tune_report.h"
+
+namespace hone::cli {
+
+// What --model adds to the options of a tune.
+struct TuneModelArgs {
+  std::string file;  // "": no model
+  int64_t prompt = 512, generate = 128;
+  int64_t max_batch = 512;
+
+  void add_to(CLI::App& command);
+};
+
+// A prompt and an answer to it: which problems run, and how often.
+class ModelTune {
+ public:
+  // `threads`: what the model runs with, afterwards. Errors: those of loading the model, and of typing.
+  static Result<ModelTune> create(const TuneModelArgs& args, const std::string& database, int threads);
+
+  // The problems, weighted by their calls.
+  std::vector<op::Shape> shapes() const;
+
+  // Measures both works with the default plans and with what is stored now, in turns, and prints what was expected of
+  // the rows and what came of it: on stdout where the format has a place for it, else on stderr.
+  Status report(const std::vector<TuneRow>& rows, Format format) const;
+
+ private:
+  struct Use {
+    op::Problem problem;
+    std::vector<double> calls;  // by work
+  };
+  ModelTune(std::string file, std::string database, int threads, ModelSpeedOptions options)
+      : file_(std::move(file)), database_(std::move(database)), threads_(threads), options_(std::move(options)) {}
+  Status count_calls(const Model& model);
+  double expected_saving_ns(const std::vector<TuneRow>& rows, size_t work) const;
+
+  std::string file_, database_;
+  int threads_;
+  ModelSpeedOptions options_;
+  std::vector<ModelWork> works_;
+  std::map<std::string, Use> uses_;  // by the problem's text
+};
+
+}  // namespace hone::cli
