@@ -30,7 +30,7 @@ using autotune::TuneReport;
 struct TuneArgs {
   ProblemArgs problems;
   std::string budget, codegen, threads, db;
-  std::string cache = "cold", output = "md", numerics, isolation = "on";
+  std::string cache, output = "md", numerics, isolation = "on";
   uint64_t seed = 0;
   bool fresh = false, exhaustive = false, remeasure = false, json = false;
   ReplayArgs replay;
@@ -81,6 +81,10 @@ Status take_problems_of_model(const TuneArgs& args, Setup& s) {
   if (!model.ok()) return model.status();
   s.model = *std::move(model);
   s.shapes = s.model->shapes();
+  // What fits into caches as a whole is there when its turn comes again.
+  const BlockingCaches caches = blocking_caches(s.machine);
+  if (args.cache.empty() && s.model->weight_bytes() <= caches.l2 + caches.l3_share)
+    s.options.cache = autotune::CacheMode::kWarm;
   note(fmt::format("{}: {} problems", args.model.file, s.shapes.size()));
   return {};
 }
@@ -399,7 +403,10 @@ void add_tune(CLI::App& app, Run& run) {
       ->add_option("--threads", args->threads,
                    "thread counts to try, such as 1,2 (default: 1, 2, 4 .. HONE_THREADS or all usable CPUs)")
       ->check(not_empty());
-  command->add_option("--cache", args->cache, "cold (default): weights come from memory, as in a model; warm: cache")
+  command
+      ->add_option("--cache", args->cache,
+                   "cold (default): weights come from memory, as in a model; warm: from cache (default of --model "
+                   "where they fit)")
       ->check(CLI::IsMember({"warm", "cold"}));
   add_numerics(*command, args->numerics);
   command

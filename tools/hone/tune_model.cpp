@@ -73,6 +73,7 @@ Result<ModelTune> ModelTune::create(const TuneModelArgs& args, const std::string
   const Result<ModelSpeed> speed = ModelSpeed::create(args.file, {{threads, true}}, tune.options_);
   if (!speed.ok()) return speed.status();
   HONE_RETURN_IF_ERROR(tune.count_calls(speed->model(0)));
+  tune.weight_bytes_ = speed->model(0).info().packed_bytes;
   return tune;
 }
 

@@ -29,6 +29,8 @@ class ModelTune {
 
   // The problems, weighted by their calls.
   std::vector<op::Shape> shapes() const;
+  // Packed weights: what a token reads.
+  int64_t weight_bytes() const { return weight_bytes_; }
 
   // Measures both works with the default plans and with what is stored now, in turns, and prints what was expected of
   // the rows and what came of it: on stdout where the format has a place for it, else on stderr.
@@ -49,6 +51,7 @@ class ModelTune {
   ModelSpeedOptions options_;
   std::vector<ModelWork> works_;
   std::map<std::string, Use> uses_;  // by the problem's text
+  int64_t weight_bytes_ = 0;
 };
 
 }  // namespace hone::cli
