@@ -63,7 +63,7 @@ class Model : public NeedsCode {
     if (IsSkipped()) return;
     if (file_.empty()) GTEST_SKIP() << "no models/stories260K.gguf beside the source tree";
   }
-  const std::string file_ = shared_file("models/stories260K.gguf");
+  const std::string file_ = test_files::shared_file("models/stories260K.gguf");
 };
 
 TEST_F(Model, BenchPrintsTheColumnsOfLlamaBench) {
