@@ -67,8 +67,8 @@ class Model : public NeedsCode {
 };
 
 TEST_F(Model, BenchPrintsTheColumnsOfLlamaBench) {
-  const Outcome out =
-      hone({"bench", "--model", file_, "-p", "16,40", "-n", "4", "-d", "0,8", "-r", "2", "--threads", "1", "--json"});
+  const Outcome out = hone({"bench", "--model", file_, "-p", "16,40", "-n", "4", "-d", "0,8", "-r", "2", "--threads",
+                            "1", "--plan", "default", "--json"});
   ASSERT_EQ(out.code, 0) << out.err;
   const Json rows = Json::parse(out.out)["test"];
   ASSERT_EQ(rows.size(), 6u) << out.out;

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <map>
 
+#include "autotune/measure/peak.h"
 #include "autotune/search/stats.h"
 #include "engine/base/env.h"
 #include "engine/base/memory.h"
@@ -165,11 +166,14 @@ std::string upper(std::string text) {
 
 int64_t bytes_of(const std::string& weights) { return weights == "f32" ? 4 : 2; }
 
-// The time that the work takes at least, in ns.
-double limit_ns(const ModelSpeed& speed, size_t variant, const ModelWork& work, const Ceiling& ceiling) {
+// The time that the work takes at least, in ns; 0 where nothing was measured that limits it: weights that caches hold
+// are not read from memory.
+double limit_ns(const Setup& s, const ModelSpeed& speed, size_t variant, const ModelWork& work,
+                const Ceiling& ceiling) {
   const double flops = autotune::median(ceiling.gflops), bytes = autotune::median(ceiling.gbs);
   if (flops <= 0 || bytes <= 0) return 0;
   const Model& model = speed.model(variant);
+  if (fits_in_cache(model.info().packed_bytes, s.machine)) return 0;
   double ns = 0;
   for (const ModelCall& call : calls_of(work, model.info().max_batch)) {
     const ModelDemand demand = demand_of(ModelAccess::config(model), bytes_of(model.info().weights), call);
@@ -235,6 +239,8 @@ std::string utc_now() {
   return std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) > 0 ? text : "";
 }
 
+// Memory is that of the process, and what one variant has packed the next one finds: each is said where it says
+// something.
 void add_row(const Setup& s, const ModelSpeed& speed, size_t variant, const ModelWork& work, const Samples& samples,
              const Ceiling& ceiling, Table& table) {
   const ModelInfo& info = speed.model(variant).info();
@@ -242,7 +248,7 @@ void add_row(const Setup& s, const ModelSpeed& speed, size_t variant, const Mode
   std::vector<double> rates;
   for (const double ns : samples.ns) rates.push_back(static_cast<double>(work.tokens()) * 1e9 / ns);
   const Spread time = spread_of(samples.ns), rate = spread_of(rates);
-  const double limit = limit_ns(speed, variant, work, ceiling);
+  const double limit = limit_ns(s, speed, variant, work, ceiling);
   const Cell limit_cell = limit > 0 ? Cell(limit) : Cell();
   const Cell percent = limit > 0 ? Cell(100 * limit / autotune::median(samples.ns)) : Cell();
   table.add({speed.engine(variant).machine.empty() ? "" : std::string(HONE_VERSION),
@@ -274,20 +280,22 @@ void add_row(const Setup& s, const ModelSpeed& speed, size_t variant, const Mode
              info.plans.near_shape,
              info.plans.near_machine,
              info.plans.by_default,
-             info.times.total_ns,
-             peak_resident_bytes(),
+             variant == 0 ? Cell(info.times.total_ns) : Cell(),
+             speed.size() == 1 ? Cell(peak_resident_bytes()) : Cell(),
              samples.ns});
 }
 
 // Where nothing was tuned, the tuned plans are the default ones: they are run once, under that name.
 void drop_equal_variants(Setup& s, const ModelSpeed& speed, std::vector<size_t>& variants) {
+  bool untuned = false;
   std::erase_if(variants, [&](size_t i) {
     const ModelInfo::Plans& plans = speed.model(i).info().plans;
     const bool same = s.variants[i].tuned && plans.exact + plans.near_shape + plans.near_machine == 0;
+    untuned |= same;
     const ModelVariant other{s.variants[i].threads, false};
     return same && std::find(s.variants.begin(), s.variants.end(), other) != s.variants.end();
   });
-  if (variants.size() < s.variants.size())
+  if (untuned)
     note("nothing that was tuned fits the plans of this model: the default plans are measured (hone tune --model)");
 }
 

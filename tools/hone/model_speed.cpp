@@ -76,6 +76,11 @@ Result<int64_t> ModelSpeed::run(size_t variant, const ModelWork& work) {
   return clock.now_ns() - begin;
 }
 
+bool fits_in_cache(int64_t weight_bytes, const Machine& machine) {
+  const BlockingCaches caches = blocking_caches(machine);
+  return weight_bytes <= caches.l2 + caches.l3_share;
+}
+
 int64_t peak_resident_bytes() {
   rusage usage{};
   return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<int64_t>(usage.ru_maxrss) * 1024 : 0;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/measure/peak.h"
+#include "engine/base/machine.h"
 #include "engine/model/config.h"
 #include "hone/model.hpp"
 
@@ -69,6 +69,9 @@ class ModelSpeed {
   explicit ModelSpeed(std::vector<Variant> variants) : variants_(std::move(variants)) {}
   std::vector<Variant> variants_;
 };
+
+// Weights that are still in a core's caches when their turn comes again.
+bool fits_in_cache(int64_t weight_bytes, const Machine& machine);
 
 // Bytes of the largest resident set that this process has had; 0 where the system does not say.
 int64_t peak_resident_bytes();

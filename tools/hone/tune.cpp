@@ -81,9 +81,7 @@ Status take_problems_of_model(const TuneArgs& args, Setup& s) {
   if (!model.ok()) return model.status();
   s.model = *std::move(model);
   s.shapes = s.model->shapes();
-  // What fits into caches as a whole is there when its turn comes again.
-  const BlockingCaches caches = blocking_caches(s.machine);
-  if (args.cache.empty() && s.model->weight_bytes() <= caches.l2 + caches.l3_share)
+  if (args.cache.empty() && fits_in_cache(s.model->weight_bytes(), s.machine))
     s.options.cache = autotune::CacheMode::kWarm;
   note(fmt::format("{}: {} problems", args.model.file, s.shapes.size()));
   return {};

@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "autotune/search/stats.h"
 #include "engine/model/model.h"
+#include "tools/hone/rounds.h"
 #include "tools/hone/status_line.h"
 
 namespace hone::cli {
 namespace {
 
-constexpr int kRounds = 7;
+constexpr RoundBudget kRounds{.repetitions = 7, .seconds = 20};
 constexpr double kConfidence = 0.95;
 
 // What one work takes with either plans, round by round.
@@ -23,13 +25,18 @@ struct Rounds {
 Result<std::vector<Rounds>> race(ModelSpeed& speed, const std::vector<ModelWork>& works) {
   std::vector<Rounds> rounds(works.size());
   StatusLine line;
-  for (int round = -1; round < kRounds && !interrupted(); ++round) {  // -1: to warm up
+  const auto begin = std::chrono::steady_clock::now();
+  const auto over = [&](int round) {
+    return kRounds.over(round, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  };
+  for (int round = -1; !over(round) && !interrupted(); ++round) {  // -1: to warm up
     for (size_t w = 0; w < works.size() && !interrupted(); ++w) {
-      line.show(
-          [&] { return fmt::format("the whole model: {}, round {} of {}", works[w].name(), round + 1, kRounds); });
+      line.show([&] { return fmt::format("the whole model: {}, round {}", works[w].name(), round + 1); });
+      ModelWork work = works[w];
+      if (round < 0) work.generate = std::min<int64_t>(work.generate, 1);
       for (const size_t turn : {size_t{0}, size_t{1}}) {
         const size_t variant = round % 2 == 0 ? turn : 1 - turn;
-        HONE_ASSIGN_OR_RETURN(const int64_t ns, speed.run(variant, works[w]));
+        HONE_ASSIGN_OR_RETURN(const int64_t ns, speed.run(variant, work));
         if (round >= 0) (variant == 0 ? rounds[w].by_default : rounds[w].tuned).push_back(static_cast<double>(ns));
       }
     }
@@ -137,6 +144,11 @@ Status ModelTune::report(const std::vector<TuneRow>& rows, Format format) const 
     const double before = autotune::median(rounds[w].by_default), after = autotune::median(rounds[w].tuned);
     const double expected = before - expected_saving_ns(rows, w);
     const autotune::Interval gained = speedup_of(rounds[w]);
+    if (gained.hi < 1)
+      note(
+          fmt::format("{}: the whole is slower with what was tuned, {:.3f} [{:.3f}, {:.3f}]: tune again with a larger "
+                      "budget and nothing else running, or name a database that has none of it",
+                      works_[w].name(), gained.mid, gained.lo, gained.hi));
     const double tokens = static_cast<double>(works_[w].tokens()) * 1e9;
     table.add({file_, works_[w].name(), int64_t{threads_}, before, expected, after, tokens / before, tokens / after,
                expected > 0 ? Cell(before / expected) : Cell(), gained.mid, Range{gained.lo, gained.hi}});
@@ -144,7 +156,7 @@ Status ModelTune::report(const std::vector<TuneRow>& rows, Format format) const 
   if (table.rows.empty()) return {};
   if (format == Format::kJson || format == Format::kJsonl || !has_place_for_summary(format)) {
     note_lines(render(table, Format::kMd));
-    if (format == Format::kJson)
+    if (format == Format::kJson || format == Format::kJsonl)
       for (const std::vector<Cell>& row : table.rows) print("{}\n", dump(row_to_json(table, row)));
   } else {
     write_results(render(table, format));
