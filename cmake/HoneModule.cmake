@@ -35,6 +35,9 @@ function(hone_pch_library name)
   target_link_libraries(${name} PRIVATE hone_flags fmt::fmt ${ARG_DEPS})
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS} ${hone_pch_headers})
 endfunction()
+# The command line parses and prints; what it measures is in libraries, or generated. So it is compiled for the time that it takes
+# to compile, a quarter less than at -O2.
+set(hone_tools_options $<$<CONFIG:Release>:-O1>)
 if(HONE_PCH)
   find_package(fmt REQUIRED)
   find_package(nlohmann_json REQUIRED)
@@ -42,12 +45,13 @@ if(HONE_PCH)
   hone_pch_library(hone_pch)
   hone_pch_library(hone_tools_pch HEADERS <CLI/CLI.hpp> <nlohmann/json.hpp> DEPS CLI11::CLI11 nlohmann_json::nlohmann_json)
   set_target_properties(hone_pch hone_tools_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(hone_tools_pch PRIVATE ${hone_tools_options})
 endif()
 
 # Targets of tools/hone: -fPIC, as the one precompiled header of theirs is. CMake's property would say -fPIE for programs, and
 # the compiler then parses every header again.
 function(hone_tools_target target)
-  target_compile_options(${target} PRIVATE -fPIC)
+  target_compile_options(${target} PRIVATE -fPIC ${hone_tools_options})
   if(HONE_PCH)
     target_precompile_headers(${target} REUSE_FROM hone_tools_pch)
   endif()
