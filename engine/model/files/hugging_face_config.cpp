@@ -7,7 +7,7 @@
 
 #include "engine/base/printable.h"
 #include "engine/model/files/hugging_face_internal.h"
-#include "engine/model/files/json_internal.h"
+#include "engine/model/json.h"
 
 namespace hone::model {
 namespace {

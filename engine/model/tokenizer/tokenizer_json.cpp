@@ -6,27 +6,24 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "engine/base/printable.h"
+#include "engine/model/json.h"
 #include "engine/model/tokenizer/pre_tokenizer_internal.h"
 #include "engine/model/tokenizer/utf8_internal.h"
 
 namespace hone::model {
 namespace {
 
-using Json = nlohmann::json;
+// Gemma's, of 262 144 tokens, has 33 MB.
+constexpr size_t kMostBytes = 64 << 20;
 
 Status wrong(std::string_view what) { return invalid_argument(fmt::format("tokenizer.json: {}", what)); }
 Status unknown(std::string_view what) { return unsupported(fmt::format("tokenizer.json: {}", what)); }
-
-// A member, or null. Objects of these files are small but for the vocabulary.
-const Json& member(const Json& object, const char* name) {
-  static const Json null;
-  if (!object.is_object()) return null;
-  const auto found = object.find(name);
-  return found == object.end() ? null : *found;
+Status in_file(std::string_view name, const Status& status) {
+  return {status.code(), fmt::format("{}: {}", name, status.message())};
 }
+
 std::string text_at(const Json& object, const char* name) {
   const Json& value = member(object, name);
   return value.is_string() ? value.get<std::string>() : "";
@@ -35,6 +32,7 @@ bool flag_at(const Json& object, const char* name, bool otherwise) {
   const Json& value = member(object, name);
   return value.is_boolean() ? value.get<bool>() : otherwise;
 }
+std::string name_of(const std::string& type) { return type.empty() ? "without a type" : printable(type, 60); }
 std::optional<size_t> id_of(const Json& value) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() >= (1u << 24)) return std::nullopt;
   return value.get<size_t>();
@@ -46,14 +44,14 @@ struct Reader {
   bool bytes = false;            // a ByteLevel part
   bool spaces_replaced = false;  // a space becomes U+2581
 
-  // One part, or a Sequence of them.
+  // One part, or a Sequence of them, nested no deeper than the parser lets it be.
   template <typename Part>
-  Status each(const Json& part, const char* members, Part visit, int depth = 0) {
+  Status each(const Json& part, const char* members, Part visit) {
     if (part.is_null()) return {};
     if (text_at(part, "type") != "Sequence") return visit(part, text_at(part, "type"));
     const Json& parts = member(part, members);
-    if (!parts.is_array() || depth == 8) return wrong(fmt::format("a Sequence without {}", members));
-    for (const Json& one : parts) HONE_RETURN_IF_ERROR(each(one, members, visit, depth + 1));
+    if (!parts.is_array()) return wrong(fmt::format("a Sequence without {}", members));
+    for (const Json& one : parts) HONE_RETURN_IF_ERROR(each(one, members, visit));
     return {};
   }
 
@@ -68,7 +66,7 @@ struct Reader {
       spaces_replaced = true;
       return {};
     }
-    return unknown(fmt::format("the normalizer {} is not known", printable(type.empty() ? part.dump() : type, 60)));
+    return unknown(fmt::format("the normalizer {} is not known", name_of(type)));
   }
 
   Status pre_tokenizer(const Json& part, const std::string& type) {
@@ -86,7 +84,7 @@ struct Reader {
       return {};
     }
     if (type == "Metaspace") return metaspace(part);
-    return unknown(fmt::format("the pre-tokenizer {} is not known", printable(type.empty() ? part.dump() : type, 60)));
+    return unknown(fmt::format("the pre-tokenizer {} is not known", name_of(type)));
   }
 
   Status split(const Json& part) {
@@ -215,11 +213,11 @@ std::string token_at(const Json& config, const char* name) {
 }
 
 // Whether the post-processor puts this token in front of a text, or at its end.
-bool puts(const Json& part, const std::string& token, bool in_front, int depth = 0) {
+bool puts(const Json& part, const std::string& token, bool in_front) {
   const Json& parts = member(part, "processors");
-  if (parts.is_array() && depth < 8)
+  if (parts.is_array())
     for (const Json& one : parts)
-      if (puts(one, token, in_front, depth + 1)) return true;
+      if (puts(one, token, in_front)) return true;
   const Json& single = member(part, "single");
   if (token.empty() || !single.is_array() || single.empty()) return false;
   const Json& said = in_front ? single.front() : single.back();
@@ -258,24 +256,24 @@ Status finish(Reader& reader, const Json& file, const Json& config) {
 }  // namespace
 
 Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, std::string_view tokenizer_config_json) {
-  const Json file = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (!file.is_object()) return data_loss("tokenizer.json is not a JSON object");
+  Result<Json> file = parse_json_object(json, kMostBytes);
+  if (!file.ok()) return in_file("tokenizer.json", file.status());
   Json config;
   if (!tokenizer_config_json.empty()) {
-    config =
-        Json::parse(tokenizer_config_json.begin(), tokenizer_config_json.end(), nullptr, /*allow_exceptions=*/false);
-    if (!config.is_object()) return data_loss("tokenizer_config.json is not a JSON object");
+    Result<Json> read = parse_json_object(tokenizer_config_json);
+    if (!read.ok()) return in_file("tokenizer_config.json", read.status());
+    config = *std::move(read);
   }
   Reader reader;
-  HONE_RETURN_IF_ERROR(reader.model(member(file, "model")));
-  HONE_RETURN_IF_ERROR(reader.added_tokens(member(file, "added_tokens")));
+  HONE_RETURN_IF_ERROR(reader.model(member(*file, "model")));
+  HONE_RETURN_IF_ERROR(reader.added_tokens(member(*file, "added_tokens")));
   HONE_RETURN_IF_ERROR(
-      reader.each(member(file, "normalizer"), "normalizers",
+      reader.each(member(*file, "normalizer"), "normalizers",
                   [&](const Json& part, const std::string& type) { return reader.normalizer(part, type); }));
   HONE_RETURN_IF_ERROR(
-      reader.each(member(file, "pre_tokenizer"), "pretokenizers",
+      reader.each(member(*file, "pre_tokenizer"), "pretokenizers",
                   [&](const Json& part, const std::string& type) { return reader.pre_tokenizer(part, type); }));
-  HONE_RETURN_IF_ERROR(finish(reader, file, config));
+  HONE_RETURN_IF_ERROR(finish(reader, *file, config));
   return std::move(reader.out);
 }
 

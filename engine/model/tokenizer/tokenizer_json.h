@@ -10,8 +10,9 @@
 namespace hone::model {
 
 // `tokenizer_config_json` says which tokens are bos and eos; "" for none. Ends of generation are eos alone: what else
-// ends a turn is in other files. Errors: data_loss (no JSON), invalid_argument (a field of the wrong type, ids that are
-// not those of a table), unsupported (a model, normalizer or pre-tokenizer that is not known, named).
+// ends a turn is in other files. Errors: data_loss (no JSON, a key twice), invalid_argument (a field of the wrong type,
+// ids that are not those of a table), unsupported (a model, normalizer or pre-tokenizer that is not known, named; more
+// than 64 MiB, or nested deeper than any real file).
 //
 // Tokenizer::create() then validates it.
 //

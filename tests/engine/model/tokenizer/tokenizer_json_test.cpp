@@ -171,7 +171,42 @@ TEST(TokenizerJson, Hostile) {
   EXPECT_EQ(refused(byte_level_file(), "[]").code(), Code::kDataLoss);
   std::string deep = "null";
   for (int i = 0; i < 100; ++i) deep = R"({"type": "Sequence", "normalizers": [)" + deep + "]}";
-  EXPECT_EQ(code("/normalizer", deep.c_str()), Code::kInvalidArgument);
+  EXPECT_EQ(code("/normalizer", deep.c_str()), Code::kUnsupported);
+  EXPECT_EQ(vocabulary_of_tokenizer_json(R"({"model": {}, "model": {}})", "").status().code(), Code::kDataLoss);
+}
+
+// What walks such a value by calling itself once a level has no stack left.
+TEST(TokenizerJson, NestedTooDeep) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  const std::string good = byte_level_file().dump();
+  const auto refused_for_depth = [](const std::string& file, const std::string& config) {
+    const Status status = vocabulary_of_tokenizer_json(file, config).status();
+    EXPECT_EQ(status.code(), Code::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr("nested more than 16 deep"));
+    EXPECT_THAT(status.message(), HasSubstr(config.empty() ? "tokenizer.json: " : "tokenizer_config.json: "));
+  };
+  for (const char* part : {"pre_tokenizer", "normalizer", "post_processor", "x"}) {
+    Json file = byte_level_file();
+    file[part] = "HERE";
+    std::string text = file.dump();
+    text.replace(text.find("\"HERE\""), 6, "{\"a\":" + deep + "}");
+    refused_for_depth(text, "");
+  }
+  refused_for_depth(good, "{\"bos_token\":" + deep + "}");
+}
+
+TEST(TokenizerJson, PartsWithoutATypeAreNotShown) {
+  for (const char* name : {"normalizer", "pre_tokenizer"}) {
+    Json file = byte_level_file();
+    file[name] = part(R"({"a": [[1]]})");
+    EXPECT_THAT(refused(file).message(), HasSubstr("without a type is not known"));
+  }
+}
+
+TEST(TokenizerJson, TooLarge) {
+  const Status status = vocabulary_of_tokenizer_json(std::string((64 << 20) + 1, ' '), "").status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("67108865 bytes of JSON"));
 }
 
 // A GGUF vocabulary as the tokenizer.json that it was made from.

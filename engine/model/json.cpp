@@ -1,4 +1,4 @@
-// See json_internal.h.
+// See json.h.
 #include <fmt/format.h>
 
 #include <set>
@@ -6,20 +6,18 @@
 #include <vector>
 
 #include "engine/base/printable.h"
-#include "engine/model/files/json_internal.h"
+#include "engine/model/json.h"
 
 namespace hone::model {
 namespace {
 
-// A value takes up to 40 times its bytes in memory, a bracket 80 times: 4096 layers of tensors are 12 MB of JSON.
-constexpr size_t kMostBytes = 16 << 20;
 constexpr int kMostDepth = 16;
 
 }  // namespace
 
-Result<Json> parse_json_object(std::string_view text) {
-  if (text.size() > kMostBytes)
-    return unsupported(fmt::format("{} bytes of JSON, more than {}", text.size(), kMostBytes));
+Result<Json> parse_json_object(std::string_view text, size_t most_bytes) {
+  if (text.size() > most_bytes)
+    return unsupported(fmt::format("{} bytes of JSON, more than {}", text.size(), most_bytes));
   std::vector<std::set<std::string>> open;  // the keys of objects under way
   std::string twice;
   bool too_deep = false;
