@@ -2,7 +2,6 @@
 // that is what the file was tried with.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 #include "engine/base/printable.h"
@@ -58,9 +57,7 @@ Status read_byte_level(const GgufFile& file, Vocabulary& v) {
   HONE_ASSIGN_OR_RETURN(const auto pre, file.text("tokenizer.ggml.pre"));
   v.kind = TokenizerKind::kByteLevel;
   v.pre_tokenizer = pre.value_or("default");
-  // Llama 3's vocabulary has tokens that its merges do not lead to, and its texts begin with a token of their own.
-  constexpr std::array kLlama3 = {"llama3", "llama-v3", "llama-bpe"};
-  v.whole_words_first = v.add_bos = std::ranges::find(kLlama3, v.pre_tokenizer) != kLlama3.end();
+  v.add_bos = pre_tokenizer_adds_bos(v.pre_tokenizer);
   HONE_ASSIGN_OR_RETURN(const auto merges, file.texts("tokenizer.ggml.merges"));
   if (!merges) return invalid_argument("metadata \"tokenizer.ggml.merges\" is missing");
   v.merges.assign(merges->begin(), merges->end());

@@ -32,25 +32,33 @@ struct Named {
   std::string_view name;
   std::array<std::string_view, 5> patterns;
   bool whole_words_first = false;
+  bool add_bos = false;  // as llama.cpp does where the file does not say
 };
 
 // The names are GGUF's tokenizer.ggml.pre.
 constexpr Named kNamed[] = {
     {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
     {"gpt-2", {kGpt2Pattern}},
-    {"llama-bpe", {kLlama3}, true},
-    {"llama3", {kLlama3}, true},
-    {"falcon3", {kLlama3}, true},
-    {"pixtral", {kLlama3}, true},
+    {"llama-bpe", {kLlama3}, true, true},
+    {"llama3", {kLlama3}, true, true},
+    {"falcon3", {kLlama3}, true, true},
+    {"pixtral", {kLlama3}, true, true},
     {"smaug-bpe", {kLlama3}},
-    {"llama-v3", {kLlama3}, true},
+    {"llama-v3", {kLlama3}, true, true},
     {"qwen2", {kQwen2}},
     {"deepseek-r1-qwen", {kQwen2}},
     {"smollm", {kDigit, kGpt2Pattern}},
     {"deepseek-coder",
      {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)", kDigit}},
-    {"tekken", {kTekken}, true},
+    {"tekken", {kTekken}, true, true},
 };
+
+// Null where there is none.
+const Named* find_named(std::string_view name) {
+  const Named* const end = std::end(kNamed);
+  const Named* const found = std::find_if(std::begin(kNamed), end, [&](const Named& n) { return n.name == name; });
+  return found == end ? nullptr : found;
+}
 
 bool known_pattern(std::string_view pattern) {
   for (const std::string_view known : {kGpt2Pattern, kLlama3, kQwen2, kTekken, kDigit})
@@ -75,6 +83,11 @@ int take_step(pcre2_callout_block* block, void* data) {
 }
 
 }  // namespace
+
+bool pre_tokenizer_adds_bos(std::string_view name) {
+  const Named* const named = find_named(name);
+  return named != nullptr && named->add_bos;
+}
 
 struct PreTokenizer::State {
   // `steps`: null for a pattern that is linear.
@@ -173,9 +186,8 @@ Result<PreTokenizer> PreTokenizer::create(const Vocabulary& vocabulary) {
   if (vocabulary.pre_tokenizer.empty()) {
     texts.assign(vocabulary.patterns.begin(), vocabulary.patterns.end());
   } else {
-    const auto* named = std::find_if(std::begin(kNamed), std::end(kNamed),
-                                     [&](const Named& n) { return n.name == vocabulary.pre_tokenizer; });
-    if (named == std::end(kNamed)) {
+    const Named* const named = find_named(vocabulary.pre_tokenizer);
+    if (named == nullptr) {
       std::string names;
       for (const Named& n : kNamed) names += fmt::format(" {}", n.name);
       return unsupported(

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -34,7 +35,8 @@ struct Vocabulary {
   // between.
   std::string pre_tokenizer;
   std::vector<std::string> patterns;
-  // kByteLevel: a piece that is a token as a whole is not split by merges (Llama 3's ignore_merges).
+  // kByteLevel: a piece that is a token as a whole is not split by merges (Llama 3's ignore_merges). Some names of
+  // pre-tokenizers say so too.
   bool whole_words_first = false;
   int32_t bos = -1, eos = -1, unknown = -1;
   std::vector<int32_t> end_of_generation;  // eos, and others that end a turn (<|im_end|>, <|eot_id|>)
@@ -43,6 +45,9 @@ struct Vocabulary {
   bool space_prefix_once = false;     // or only where the text itself begins,
   bool space_prefix_if_none = false;  // and not where there is a space already
 };
+
+// Whether text begins with bos in a file that names this pre-tokenizer and does not say.
+bool pre_tokenizer_adds_bos(std::string_view name);
 
 // One line naming token or field: ids in range, no two tokens with one text (but unused and empty ones), finite scores,
 // merges of tokens that exist and give a token that exists, 2^24 tokens and merges at most, each token at most 64 KiB,

@@ -351,10 +351,37 @@ TEST(ModelFilesHostile, GgufDefaultsAndEndsOfGeneration) {
   const Vocabulary& vocabulary = **v;
   EXPECT_EQ(vocabulary.bos, -1);
   EXPECT_EQ(vocabulary.unknown, -1);
-  EXPECT_TRUE(vocabulary.add_bos && vocabulary.whole_words_first);
+  EXPECT_TRUE(vocabulary.add_bos);
   EXPECT_EQ(vocabulary.end_of_generation, (std::vector<int32_t>{5, 4}));
   EXPECT_EQ(vocabulary.tokens[4].kind, TokenKind::kControl);
   EXPECT_EQ(vocabulary.tokens[3].kind, TokenKind::kNormal);
+}
+
+// As llama.cpp, which adds one for these names where the file does not say.
+TEST(ModelFilesHostile, GgufBosByTheNameOfThePreTokenizer) {
+  const auto adds_bos = [](const char* pre, std::optional<bool> said) {
+    GgufWriter w;
+    w.text("tokenizer.ggml.model", "gpt2");
+    w.text("tokenizer.ggml.pre", pre);
+    w.texts("tokenizer.ggml.tokens", {"a", "b", "ab", "<s>"});
+    w.texts("tokenizer.ggml.merges", {"a b"});
+    w.u32("tokenizer.ggml.bos_token_id", 3);
+    if (said) w.flag("tokenizer.ggml.add_bos_token", *said);
+    const std::string bytes = w.header();
+    const Result<GgufFile> file = GgufFile::parse(bytes_of(bytes));
+    EXPECT_TRUE(file.ok());
+    const auto v = vocabulary_of_gguf(*file);
+    EXPECT_TRUE(v.ok()) << v.status().to_string();
+    return (*v)->add_bos;
+  };
+  for (const char* pre : {"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"}) {
+    EXPECT_TRUE(adds_bos(pre, std::nullopt)) << pre;
+    EXPECT_FALSE(adds_bos(pre, false)) << pre;
+  }
+  for (const char* pre :
+       {"default", "gpt-2", "smaug-bpe", "qwen2", "deepseek-r1-qwen", "smollm", "deepseek-coder", "?"})
+    EXPECT_FALSE(adds_bos(pre, std::nullopt)) << pre;
+  EXPECT_TRUE(adds_bos("qwen2", true));
 }
 
 // ---- safetensors ----
