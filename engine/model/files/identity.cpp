@@ -19,7 +19,8 @@ std::string identity_of(std::string_view format, const std::vector<std::shared_p
   hash.add(fmt::format("{}\n{}\n", format, files.size()));
   for (const auto& file : files) {
     const std::span<const std::byte> bytes = file->bytes();
-    hash.add(fmt::format("{} {}\n", bytes.size(), file->modified_ns()));
+    const FileStamp& s = file->stamp();
+    hash.add(fmt::format("{} {} {} {} {}\n", bytes.size(), s.device, s.inode, s.modified_ns, s.changed_ns));
     const std::span<const std::byte> header = bytes.first(std::min(kHeaderBytes, bytes.size()));
     const std::span<const std::byte> rest = bytes.subspan(header.size());
     hash.add(header);

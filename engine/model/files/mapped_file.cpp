@@ -12,6 +12,11 @@
 #include "engine/base/descriptor.h"
 
 namespace hone::model {
+namespace {
+
+int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+}  // namespace
 
 MappedFile::~MappedFile() {
   if (size_ > 0) munmap(const_cast<std::byte*>(memory_), size_);
@@ -34,9 +39,12 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   if (size > 0) memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (memory == MAP_FAILED)
     return resource_exhausted(fmt::format("cannot map {} bytes of the file: {}", size, std::strerror(errno)));
-  const int64_t modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  const FileStamp stamp{.device = info.st_dev,
+                        .inode = info.st_ino,
+                        .modified_ns = nanoseconds(info.st_mtim),
+                        .changed_ns = nanoseconds(info.st_ctim)};
   return std::shared_ptr<const MappedFile>(
-      std::make_shared<MappedFile>(static_cast<const std::byte*>(memory), size, modified));
+      std::make_shared<MappedFile>(static_cast<const std::byte*>(memory), size, stamp));
 }
 
 }  // namespace hone::model

@@ -14,24 +14,31 @@
 
 namespace hone::model {
 
+// Says of a file that it is the one that it was, as far as a file system tells: contents that change, and a name, owner
+// or permission, give it another time of change, which no call sets back.
+struct FileStamp {
+  uint64_t device = 0, inode = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  // since 1970
+};
+
 class MappedFile {
  public:
   // not_found where there is no such file; invalid_argument for what is not a regular file (a folder, a pipe).
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
 
-  MappedFile(const std::byte* memory, size_t size, int64_t modified_ns)
-      : memory_(memory), size_(size), modified_ns_(modified_ns) {}
+  MappedFile(const std::byte* memory, size_t size, const FileStamp& stamp)
+      : memory_(memory), size_(size), stamp_(stamp) {}
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {memory_, size_}; }  // begins at a page
-  int64_t modified_ns() const { return modified_ns_; }                   // since 1970
+  const FileStamp& stamp() const { return stamp_; }
 
  private:
   const std::byte* memory_;
   size_t size_;
-  int64_t modified_ns_;
+  FileStamp stamp_;
 };
 
 }  // namespace hone::model

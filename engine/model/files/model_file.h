@@ -55,8 +55,9 @@ struct ModelFile {
   DecoderWeights weights;
   std::optional<Vocabulary> vocabulary;  // absent: the format has none and none was found
   std::string chat_template;             // as the file has it (Jinja); "" for none
-  // What the weights are, for caches: SHA-256 over format, sizes, modification times and a sample of the contents of
-  // all files. Another file, another identity.
+  // Which files the weights are in, for caches: SHA-256 over format, sizes, devices, inodes, times of modification and
+  // of change, and a sample of the contents of all files. A file that was written to has another identity, also where
+  // somebody set its time back; so have a copy of it and one that was moved.
   std::string identity;
   int64_t weight_bytes = 0;            // of all weights, as stored
   std::shared_ptr<const void> memory;  // keeps every span here valid

@@ -64,15 +64,21 @@ Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_
   return vocabulary;
 }
 
-// A tokenizer for another number of tokens beside a model of llama2.c is another model's.
-void find_llama2c_tokenizer(const std::string& path, ModelFile& model, Files& files) {
+// tok512.bin is for 512 tokens, or damaged. A tokenizer.bin for another number of tokens is another model's.
+Status find_llama2c_tokenizer(const std::string& path, ModelFile& model, Files& files) {
   const fs::path folder = fs::path(path).parent_path();
-  for (const std::string& name : {fmt::format("tok{}.bin", model.config.vocabulary), std::string("tokenizer.bin")}) {
-    Result<Vocabulary> found = read_vocabulary((folder / name).string(), model.config.vocabulary, &files);
-    if (!found.ok()) continue;
+  const int64_t tokens = model.config.vocabulary;
+  const std::pair<std::string, std::optional<int64_t>> candidates[] = {{fmt::format("tok{}.bin", tokens), tokens},
+                                                                       {"tokenizer.bin", std::nullopt}};
+  for (const auto& [name, must_have] : candidates) {
+    Result<Vocabulary> found = read_vocabulary((folder / name).string(), must_have, &files);
+    if (!found.ok() && found.status().code() == Code::kNotFound) continue;
+    if (!found.ok()) return found.status();
+    if (static_cast<int64_t>(found->tokens.size()) != tokens) continue;
     model.vocabulary = *std::move(found);
-    return;
+    return {};
   }
+  return {};
 }
 
 // Ids beyond the table of embeddings would be refused when they are used, one by one: better said at once.
@@ -108,7 +114,7 @@ Result<ModelFile> open_file(const std::string& path, const OpenOptions& options)
   const bool own = options.tokenizer.empty();
   HONE_ASSIGN_OR_RETURN(ModelFile model, format == Format::kGguf ? model_of_gguf(bytes, own) : model_of_llama2c(bytes));
   Files files = {mapped};
-  if (format == Format::kLlama2c && own) find_llama2c_tokenizer(path, model, files);
+  if (format == Format::kLlama2c && own) HONE_RETURN_IF_ERROR(find_llama2c_tokenizer(path, model, files));
   model.weight_bytes = bytes_of(model.weights);
   model.identity = identity_of(model.format, {mapped});
   model.memory = std::make_shared<const Files>(std::move(files));

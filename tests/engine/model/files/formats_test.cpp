@@ -2,7 +2,11 @@
 // order of rows for RoPE is undone here by its definition.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <thread>
+
 #include "engine/base/random.h"
+#include "engine/model/files/identity_internal.h"
 #include "engine/model/tokenizer/tokenizer.h"
 #include "tests/engine/model/files/files_testing.h"
 #include "tools/synthetic/vocabulary.h"
@@ -235,9 +239,47 @@ TEST_F(ModelFilesFormats, IdentityIsThatOfTheContents) {
   std::filesystem::last_write_time(path, time);
   EXPECT_NE(open_model(path)->identity, identity);
   put("m.gguf", bytes);
-  EXPECT_NE(open_model(path)->identity, identity) << "another time of change";
   std::filesystem::last_write_time(path, time);
-  EXPECT_EQ(open_model(path)->identity, identity);
+  EXPECT_NE(open_model(path)->identity, identity) << "it was written to, whatever its time says";
+  EXPECT_EQ(open_model(path)->identity, open_model(path)->identity);
+  std::filesystem::copy_file(path, file("copy.gguf"));
+  EXPECT_NE(open_model(file("copy.gguf"))->identity, open_model(path)->identity);
+}
+
+// A byte that identity_of() does not read, and the time set back as tools do that restore files.
+TEST_F(ModelFilesFormats, IdentityIsNotFooledByATimeThatIsSetBack) {
+  const std::string path = put("large", std::string(4 << 20, 'x'));
+  const auto time = std::filesystem::last_write_time(path);
+  const auto identity = [&] { return identity_of("format", {MappedFile::open(path).value()}); };
+  const std::string before = identity();
+  EXPECT_EQ(identity(), before);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times of change come in ticks of the kernel's clock
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp((1 << 20) + (20 << 10)).put('y');
+  std::filesystem::last_write_time(path, time);
+  ASSERT_EQ(std::filesystem::last_write_time(path), time);
+  EXPECT_NE(identity(), before);
+}
+
+TEST_F(ModelFilesFormats, ADamagedTokenizerBesideAModelIsSaid) {
+  const synthetic::SyntheticModel m = *synthetic::synthetic_model("tiny");
+  const std::string path = put("m.bin", written([&](const synthetic::Sink& sink) { return write_llama2c(m, sink); }));
+  EXPECT_FALSE(open_model(path)->vocabulary.has_value());
+  const std::string good = synthetic::llama2c_tokenizer(*m.vocabulary);
+  put("tokenizer.bin", good);
+  EXPECT_TRUE(open_model(path)->vocabulary.has_value());
+  put("tok512.bin", good.substr(0, good.size() - 1));
+  const Result<ModelFile> damaged = open_model(path);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.status().code(), Code::kDataLoss);
+  EXPECT_THAT(damaged.status().message(), HasSubstr(file("tok512.bin") + ": token 511 is cut off"));
+  std::filesystem::remove(file("tok512.bin"));
+  put("tokenizer.bin", good.substr(0, good.size() - 1));
+  EXPECT_EQ(open_model(path).status().code(), Code::kDataLoss);
+  // Whole, and another model's.
+  put("tokenizer.bin", synthetic::llama2c_tokenizer(synthetic::made_up_vocabulary(TokenizerKind::kSentencePiece, 600)));
+  const Result<ModelFile> alone = open_model(path);
+  ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+  EXPECT_FALSE(alone->vocabulary.has_value());
 }
 
 TEST_F(ModelFilesFormats, AGivenTokenizerReplacesTheFilesOwn) {
