@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -46,17 +47,20 @@ std::span<const std::byte> chunk(std::span<const std::byte> bytes, int64_t i) {
   return bytes.subspan(at, std::min(bytes.size() - at, static_cast<size_t>(kChunk)));
 }
 
-// body(i) for every i below count, on up to `threads` threads, this one among them.
+// body(i) for every i below count, on up to `threads` threads, this one among them; on fewer where the system has no
+// more of them.
 template <typename Body>
 void on_threads(int64_t count, int threads, const Body& body) {
   std::atomic<int64_t> next{0};
   const auto work = [&] {
     for (int64_t i = next++; i < count; i = next++) body(i);
   };
-  std::vector<std::thread> helpers;
-  for (int64_t t = 1; t < std::min<int64_t>(threads, count / 4); ++t) helpers.emplace_back(work);
+  std::vector<std::jthread> helpers;
+  try {
+    for (int64_t t = 1; t < std::min<int64_t>(threads, count / 4); ++t) helpers.emplace_back(work);
+  } catch (const std::system_error&) {  // those that were started do all the work
+  }
   work();
-  for (std::thread& t : helpers) t.join();
 }
 
 // Its pages all at once, where the kernel can (Linux 5.14); otherwise they come as they are read.

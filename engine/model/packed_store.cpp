@@ -70,7 +70,8 @@ Result<Descriptor> make_folder(const std::string& path) {
 
 struct File {
   std::string name;
-  int64_t bytes = 0, changed = 0;
+  int64_t bytes = 0;
+  int64_t used = 0;  // its time of modification: find() sets it
 };
 
 std::vector<File> files_of(const std::string& folder) {
@@ -86,11 +87,33 @@ std::vector<File> files_of(const std::string& folder) {
   return files;
 }
 
-// Only files of ours, and the folder when nothing else is in it.
-void remove_model(const std::string& folder) {
-  for (const File& f : files_of(folder)) unlink((folder + "/" + f.name).c_str());
-  rmdir(folder.c_str());
+// Its writer is gone.
+bool is_abandoned(const File& f) { return is_temporary(f.name) && now_ns() - f.used > kAbandoned; }
+
+struct Entry {
+  std::string model;
+  File file;
+  std::string reason = "";  // to drop it
+};
+
+std::string folder_of(const StorePlace& place, std::string_view model) {
+  return fmt::format("{}/{}", place.folder, model);
 }
+
+// The files of all models, used least recently first.
+std::vector<Entry> entries_of(const StorePlace& place, const StoreUsage& usage) {
+  std::vector<Entry> entries;
+  for (const StoredModel& m : usage.models)
+    for (File& f : files_of(folder_of(place, m.name))) entries.push_back({m.name, std::move(f)});
+  std::ranges::stable_sort(entries, {}, [](const Entry& e) { return e.file.used; });
+  return entries;
+}
+
+void remove(const StorePlace& place, const Entry& e) {
+  unlink(fmt::format("{}/{}", folder_of(place, e.model), e.file.name).c_str());
+}
+// Where nothing is left in it.
+void remove_folder(const StorePlace& place, std::string_view model) { rmdir(folder_of(place, model).c_str()); }
 
 // How many bytes may be written to the disk of `folder`.
 std::optional<int64_t> room_on_disk(int folder) {
@@ -152,10 +175,10 @@ StoreUsage stored_models(const StorePlace& place) {
     struct stat facts = {};
     if (!is_hex(model.name, kModelDigits) || lstat(at->path().c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode))
       continue;
-    model.used = facts.st_mtim.tv_sec * kSecond + facts.st_mtim.tv_nsec;
     for (const File& f : files_of(at->path().string())) {
       ++model.files;
       model.bytes += f.bytes;
+      model.used = std::max(model.used, f.used);
     }
     usage.models.push_back(std::move(model));
   }
@@ -165,37 +188,58 @@ StoreUsage stored_models(const StorePlace& place) {
   return usage;
 }
 
-std::vector<StoreDrop> collect_stored(const StorePlace& place, const StoreCollection& how) {
+namespace {
+
+// Whatever the limit is.
+std::string why_useless(const StorePlace& place, const Entry& e, std::optional<int64_t> older_than) {
+  if (older_than && now_ns() - e.file.used > *older_than * kSecond) return "not used for longer than that";
+  if (is_temporary(e.file.name)) return is_abandoned(e.file) ? "left behind by who wrote it" : "";
+  const Result<Descriptor> folder = open_folder(folder_of(place, e.model));
+  return folder.ok() ? why_unreadable(folder->get(), e.file.name) : "";
+}
+
+// A model of which nothing stays, all for one reason, is one.
+std::vector<StoreDrop> dropped_of(const StoreUsage& usage, const std::vector<Entry>& entries) {
   std::vector<StoreDrop> dropped;
-  const StoreUsage usage = stored_models(place);
-  int64_t bytes = usage.bytes();
   for (const StoredModel& m : usage.models) {
-    const std::string folder = place.folder + "/" + m.name;
-    std::string reason;
-    if (how.older_than && now_ns() - m.used > *how.older_than * kSecond) reason = "not used for longer than that";
-    if (bytes > place.limit) reason = fmt::format("all models have {} bytes, the limit is {}", bytes, place.limit);
-    if (!reason.empty()) {
-      dropped.push_back({m.name, m.bytes, reason});
-      bytes -= m.bytes;
-      if (!how.dry_run) remove_model(folder);
-      continue;
+    std::vector<StoreDrop> files;
+    int64_t bytes = 0;
+    bool one = true;
+    for (const Entry& e : entries) {
+      if (e.model != m.name) continue;
+      if (!e.reason.empty()) files.push_back({m.name + "/" + e.file.name, e.file.bytes, e.reason});
+      one = one && !e.reason.empty() && e.reason == files[0].reason;
+      bytes += e.file.bytes;
     }
-    const Result<Descriptor> open = open_folder(folder);
-    if (!open.ok()) continue;
-    for (const File& f : files_of(folder)) {
-      if (is_temporary(f.name)) {
-        if (now_ns() - f.changed > kAbandoned) reason = "left behind by who wrote it";
-      } else {
-        reason = why_unreadable(open->get(), f.name);
-      }
-      if (reason.empty()) continue;
-      dropped.push_back({m.name + "/" + f.name, f.bytes, std::exchange(reason, "")});
-      bytes -= f.bytes;
-      if (!how.dry_run) unlinkat(open->get(), f.name.c_str(), 0);
-    }
-    if (!how.dry_run) rmdir(folder.c_str());  // where nothing is left in it
+    if (one && !files.empty()) files = {{m.name, bytes, files[0].reason}};
+    dropped.insert(dropped.end(), files.begin(), files.end());
   }
   return dropped;
+}
+
+}  // namespace
+
+std::vector<StoreDrop> collect_stored(const StorePlace& place, const StoreCollection& how) {
+  const StoreUsage usage = stored_models(place);
+  std::vector<Entry> entries = entries_of(place, usage);
+  int64_t bytes = 0;
+  for (Entry& e : entries) {
+    e.reason = why_useless(place, e, how.older_than);
+    if (e.reason.empty()) bytes += e.file.bytes;
+  }
+  const std::string beyond = fmt::format("all models have {} bytes, the limit is {}", bytes, place.limit);
+  for (Entry& e : entries) {
+    if (bytes <= place.limit) break;
+    if (!e.reason.empty() || is_temporary(e.file.name)) continue;
+    e.reason = beyond;
+    bytes -= e.file.bytes;
+  }
+  if (!how.dry_run) {
+    for (const Entry& e : entries)
+      if (!e.reason.empty()) remove(place, e);
+    for (const StoredModel& m : usage.models) remove_folder(place, m.name);
+  }
+  return dropped_of(usage, entries);
 }
 
 // ---- one model ----
@@ -214,6 +258,7 @@ std::optional<WeightStore::Found> PackedStore::find(std::string_view key, int64_
   Result<MappedPacked> mapped = map_packed(at, key, bytes, threads_);
   if (mapped.ok()) {
     found_ += bytes;
+    uses(at, key);
     return Found{mapped->bytes, std::move(mapped->owner)};
   }
   if (mapped.status().code() != Code::kNotFound)
@@ -230,7 +275,16 @@ void PackedStore::put(std::string_view key, std::span<const std::byte> bytes) {
     given_up_ = true;  // the next one would fail as well, after as much work
     return say_once("weights_not_kept", s.message());
   }
+  uses(at, key);
   put_ += static_cast<int64_t>(bytes.size());
+}
+
+// Notes when the file was used, for who makes room; where that cannot be noted, the time when it was written stays.
+void PackedStore::uses(int folder, std::string_view key) {
+  const std::string name = packed_name(key);
+  (void)utimensat(folder, name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  const std::lock_guard lock(mutex_);
+  in_use_.insert(name);
 }
 
 // Of this model; -1 where there is none, which is then known.
@@ -243,7 +297,7 @@ int PackedStore::folder(bool make) {
     say_once("weights_not_kept", place_.why_none);
     return -1;
   }
-  const std::string path = place_.folder + "/" + model_;
+  const std::string path = folder_of(place_, model_);
   Result<Descriptor> all = make ? make_folder(place_.folder) : open_folder(place_.folder);
   Result<Descriptor> own = !all.ok() ? std::move(all) : make ? make_folder(path) : open_folder(path);
   if (!own.ok()) {
@@ -252,7 +306,6 @@ int PackedStore::folder(bool make) {
     say_once("weights_not_kept", own.status().message());
     return -1;
   }
-  (void)futimens(own->get(), nullptr);  // when it was used; where that cannot be noted, when it was written
   folder_ = std::move(*own);
   return folder_->get();
 }
@@ -260,16 +313,18 @@ int PackedStore::folder(bool make) {
 bool PackedStore::makes_room(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (stored_ < 0) stored_ = stored_models(place_).bytes();
-  if (stored_ + bytes > place_.limit) {
+  if (stored_ + bytes > place_.limit && bytes <= place_.limit) {
     const StoreUsage usage = stored_models(place_);
     stored_ = usage.bytes();
-    for (const StoredModel& m : usage.models) {
+    for (const Entry& e : entries_of(place_, usage)) {
       if (stored_ + bytes <= place_.limit) break;
-      if (m.name == model_) continue;
-      remove_model(place_.folder + "/" + m.name);
-      stored_ -= m.bytes;
+      if (is_temporary(e.file.name) ? !is_abandoned(e.file) : e.model == model_ && in_use_.contains(e.file.name))
+        continue;
+      remove(place_, e);
+      if (e.model != model_) remove_folder(place_, e.model);  // of this one it is open, to be written to
+      stored_ -= e.file.bytes;
       HONE_LOG_EVENT(LogTopic::kDb, "weights_dropped",
-                     {{"model", m.name}, {"bytes", m.bytes}, {"limit", place_.limit}});
+                     {{"model", e.model}, {"file", e.file.name}, {"bytes", e.file.bytes}, {"limit", place_.limit}});
     }
   }
   if (stored_ + bytes > place_.limit) {

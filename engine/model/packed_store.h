@@ -8,8 +8,9 @@
 // Nothing is locked, and nothing is synchronised with the disk: after a power failure a file may be short, which shows.
 //
 // Room: a file is written only where 4 GiB of the disk stay free (a tenth of it, where that is less), and while all
-// models together stay below the limit. Models that were not used for longest go first; the one that is being loaded
-// does not.
+// models together stay below the limit. Files that were not found for longest go first, of whatever model: a layout
+// that no load asks for any more (another width of panels is another key) goes, and the model that is being loaded
+// keeps what this load has found or put.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +42,7 @@ StorePlace store_place();  // by the environment
 struct StoredModel {
   std::string name;  // of its folder
   int64_t files = 0, bytes = 0;
-  int64_t used = 0;  // last time, ns since 1970
+  int64_t used = 0;  // any of its files, last time, ns since 1970; 0: it has none
 };
 struct StoreUsage {
   std::string why_unused;           // "": the folder is used, or would be made
@@ -49,7 +51,7 @@ struct StoreUsage {
 };
 StoreUsage stored_models(const StorePlace& place);
 
-// A model, or a file of one, that cleaning up removed, or would.
+// A file ("model/name") that cleaning up removed, or would; or a model, where all of it goes for one reason.
 struct StoreDrop {
   std::string name;
   int64_t bytes = 0;
@@ -57,10 +59,10 @@ struct StoreDrop {
 };
 struct StoreCollection {
   bool dry_run = false;
-  std::optional<int64_t> older_than;  // seconds: models that were not used since
+  std::optional<int64_t> older_than;  // seconds: files that were not used since
 };
-// Files that no build of this version reads, what writers left behind, models that are too old, and those beyond the
-// limit.
+// Files that no build of this version reads, what writers left behind, what was not used for too long, and beyond the
+// limit what was used least recently.
 std::vector<StoreDrop> collect_stored(const StorePlace& place, const StoreCollection& how);
 
 class PackedStore final : public WeightStore {
@@ -80,15 +82,17 @@ class PackedStore final : public WeightStore {
  private:
   int folder(bool make);
   bool makes_room(int64_t bytes);
+  void uses(int folder, std::string_view key);
   void say_once(std::string_view event, std::string_view why);
 
   const StorePlace place_;
   const std::string model_;
   const int threads_;
   const std::function<std::optional<int64_t>(int)> room_;
-  std::mutex mutex_;  // of the three below
+  std::mutex mutex_;  // of the four below
   std::optional<Descriptor> folder_;
-  int64_t stored_ = -1;  // bytes of all models; -1: not looked yet
+  int64_t stored_ = -1;           // bytes of all models; -1: not looked yet
+  std::set<std::string> in_use_;  // files of this model, by name
   bool given_up_ = false;
   std::atomic<bool> said_{false};
   std::atomic<int64_t> found_{0}, put_{0};

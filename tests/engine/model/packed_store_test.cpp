@@ -1,12 +1,14 @@
 // Packed weights on disk: what is found again, what is not trusted, and what room there is.
 #include "engine/model/packed_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -56,6 +58,10 @@ class ModelPackedStore : public ::testing::Test {
   static bool has(PackedStore& store, std::string_view key, const std::vector<std::byte>& bytes) {
     const auto found = store.find(key, static_cast<int64_t>(bytes.size()));
     return found && std::equal(found->bytes.begin(), found->bytes.end(), bytes.begin(), bytes.end());
+  }
+  // Used an hour ago.
+  static void grow_old(const fs::path& file) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
   fs::path only_file() const {
     for (const auto& at : fs::recursive_directory_iterator(folder_))
@@ -241,7 +247,59 @@ TEST_F(ModelPackedStore, TheModelUsedLeastRecentlyGoesFirst) {
   PackedStore large = store("d", 1 << 16);
   large.put("key", bytes);
   EXPECT_FALSE(has(large, "key", bytes)) << "it does not fit alone";
+  EXPECT_EQ(stored_models(place()).bytes(), 2 * packed_file_bytes("key", 1 << 16))
+      << "nothing goes for what does not fit";
 }
+
+// As after another width of panels: other keys, one model, room for one layout.
+TEST_F(ModelPackedStore, ADeadLayoutMakesRoomForTheOneInUse) {
+  const auto bytes = content(1 << 16, 15);
+  const int64_t limit = 4 * packed_file_bytes("key", 1 << 16) - 1;  // for three
+  {
+    PackedStore first = store("a", limit);
+    for (const char* key : {"dead 1", "dead 2", "kept"}) first.put(key, bytes);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  {
+    PackedStore second = store("a", limit);
+    EXPECT_TRUE(has(second, "kept", bytes));
+    second.put("new 1", bytes);
+    second.put("new 2", bytes);
+    second.put("new 3", bytes);
+    EXPECT_TRUE(has(second, "kept", bytes)) << "this load has found it";
+    EXPECT_FALSE(has(second, "new 3", bytes)) << "there is room for three";
+  }
+  PackedStore third = store("a", limit);
+  for (const char* key : {"kept", "new 1", "new 2"}) EXPECT_TRUE(has(third, key, bytes)) << key;
+  for (const char* key : {"dead 1", "dead 2"}) EXPECT_FALSE(has(third, key, bytes)) << key;
+  // None of what is there is asked for: the folder that is written to stays when it is empty.
+  PackedStore other = store("a", packed_file_bytes("key", 1 << 16));
+  EXPECT_FALSE(has(other, "other", bytes));
+  other.put("other", bytes);
+  EXPECT_TRUE(has(other, "other", bytes));
+  EXPECT_EQ(stored_models(place()).models.at(0).files, 1);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Stacks of 8 MiB fit into what is left for some of the helpers.
+TEST_F(ModelPackedStore, FewerThreadsThanAskedForDoTheWork) {
+  const auto bytes = content(64 << 20, 16);
+  PackedStore s = store();
+  s.put("first", content(100, 17));
+  const auto in_little_memory = [&] {
+    std::ifstream sizes("/proc/self/statm");
+    rlim_t pages = 0;
+    sizes >> pages;
+    const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (30 << 20);
+    const rlimit limit{most, most};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+    const Descriptor folder(open(only_file().parent_path().c_str(), O_RDONLY | O_DIRECTORY));
+    std::_Exit(write_packed(folder.get(), "key", bytes, 64).ok() ? 0 : 1);
+  };
+  EXPECT_EXIT(in_little_memory(), ::testing::ExitedWithCode(0), "");
+  EXPECT_TRUE(has(s, "key", bytes));
+}
+#endif
 
 TEST_F(ModelPackedStore, CleaningUp) {
   const auto bytes = content(5000, 12);
@@ -258,12 +316,54 @@ TEST_F(ModelPackedStore, CleaningUp) {
   EXPECT_EQ(collect_stored(place(), {}).size(), 2u);
   EXPECT_EQ(stored_models(place()).models.at(0).files, 1);
   EXPECT_THAT(collect_stored(place(), {.older_than = 60}), IsEmpty());
-  fs::last_write_time(model, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  grow_old(model / packed_name("key"));
   const std::vector<StoreDrop> old = collect_stored(place(), {.older_than = 60});
   ASSERT_EQ(old.size(), 1u);
   EXPECT_GT(old[0].bytes, 5000);
   EXPECT_EQ(stored_models(place()).bytes(), 0);
   EXPECT_TRUE(fs::exists(model / "notes.txt"));
+}
+
+// A layout that loads ask for no more: its files go, the model's others stay.
+TEST_F(ModelPackedStore, WhatNoLoadFindsAnyMoreIsCollectedByAge) {
+  const auto bytes = content(5000, 13);
+  {
+    PackedStore first = store("a");
+    first.put("used", bytes);
+    first.put("dead", bytes);
+  }
+  const fs::path model = only_file().parent_path();
+  for (const char* key : {"used", "dead"}) grow_old(model / packed_name(key));
+  PackedStore second = store("a");
+  EXPECT_TRUE(has(second, "used", bytes));
+  const std::vector<StoreDrop> old = collect_stored(place(), {.older_than = 60});
+  ASSERT_EQ(old.size(), 1u);
+  EXPECT_THAT(old[0].name, HasSubstr("/" + packed_name("dead")));
+  EXPECT_TRUE(has(second, "used", bytes));
+  EXPECT_FALSE(has(second, "dead", bytes));
+  // All of a model for one reason is one.
+  second.put("more", bytes);
+  for (const char* key : {"used", "more"}) grow_old(model / packed_name(key));
+  const std::vector<StoreDrop> whole = collect_stored(place(), {.older_than = 60});
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].name, model.filename());
+  EXPECT_EQ(whole[0].bytes, packed_file_bytes("used", 5000) + packed_file_bytes("more", 5000));
+  EXPECT_FALSE(fs::exists(model));
+}
+
+TEST_F(ModelPackedStore, BeyondTheLimitTheFileUsedLeastRecentlyIsCollected) {
+  const auto bytes = content(5000, 14);
+  PackedStore a = store("a"), b = store("b");
+  a.put("old", bytes);
+  const fs::path old = only_file();
+  a.put("new", bytes);
+  b.put("old", bytes);
+  grow_old(old);
+  const std::vector<StoreDrop> dropped = collect_stored(place(3 * packed_file_bytes("old", 5000) - 1), {});
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].name, old.parent_path().filename() / old.filename());
+  EXPECT_TRUE(has(a, "new", bytes));
+  EXPECT_TRUE(has(b, "old", bytes));
 }
 
 TEST(ModelStorePlace, ByTheEnvironment) {
