@@ -60,6 +60,11 @@ hone_model_info info_to_c(const hone::ModelInfo& i) {
           .tokenizer = i.tokenizer ? 1 : 0};
 }
 
+void clear(const char** text, size_t* length) {
+  if (text != nullptr) *text = nullptr;
+  if (length != nullptr) *length = 0;
+}
+
 Status give(hone_text_stream* stream, std::string text, const char** out, size_t* length) {
   stream->text = std::move(text);
   *out = stream->text.c_str();
@@ -141,6 +146,7 @@ hone_status hone_text_stream_create(const hone_model* model, int special, hone_t
 void hone_text_stream_destroy(hone_text_stream* stream) { delete stream; }
 
 hone_status hone_text_stream_push(hone_text_stream* stream, int32_t id, const char** text, size_t* length) {
+  clear(text, length);
   return call([&]() -> Status {
     if (stream == nullptr) return null_argument("stream");
     if (text == nullptr) return null_argument("text");
@@ -149,6 +155,7 @@ hone_status hone_text_stream_push(hone_text_stream* stream, int32_t id, const ch
 }
 
 hone_status hone_text_stream_finish(hone_text_stream* stream, const char** text, size_t* length) {
+  clear(text, length);
   return call([&]() -> Status {
     if (stream == nullptr) return null_argument("stream");
     if (text == nullptr) return null_argument("text");

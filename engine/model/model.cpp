@@ -7,6 +7,7 @@
 #include <chrono>
 #include <set>
 
+#include "engine/base/guarded.h"
 #include "engine/model/decoder_graph.h"
 #include "engine/model/files/model_file.h"
 #include "engine/model/mapped_weights.h"
@@ -84,7 +85,8 @@ std::vector<int64_t> expected_tokens(const ModelOptions& options, const ModelInf
   std::vector<int64_t> tokens;
   for (const int64_t wanted :
        options.expected_tokens.empty() ? std::vector<int64_t>{1, info.max_batch} : options.expected_tokens)
-    if (wanted <= info.max_batch && std::ranges::find(tokens, wanted) == tokens.end()) tokens.push_back(wanted);
+    if (const int64_t most = std::min(wanted, info.max_batch); std::ranges::find(tokens, most) == tokens.end())
+      tokens.push_back(most);
   return tokens;
 }
 
@@ -116,9 +118,7 @@ Status no_tokenizer(const ModelInfo& info) {
       fmt::format("{} has no tokenizer; name a file that has one (ModelOptions::tokenizer)", info.path));
 }
 
-}  // namespace
-
-Result<Model> Model::load(const Engine& engine, const std::string& path, const ModelOptions& options) {
+Result<Model> load_model(const Engine& engine, const std::string& path, const ModelOptions& options) {
   HONE_RETURN_IF_ERROR(check(options));
   Stopwatch total, part;
   HONE_ASSIGN_OR_RETURN(ModelFile file, model::open_model(path, {.tokenizer = options.tokenizer}));
@@ -126,7 +126,11 @@ Result<Model> Model::load(const Engine& engine, const std::string& path, const M
   info.times.open_ns = part.lap();
   std::optional<Tokenizer> tokenizer;
   if (file.vocabulary) {
-    HONE_ASSIGN_OR_RETURN(tokenizer, Tokenizer::create(*std::move(file.vocabulary)));
+    Result<Tokenizer> made = Tokenizer::create(*std::move(file.vocabulary));
+    if (!made.ok())
+      return Status(made.status().code(), fmt::format("{}: {}", options.tokenizer.empty() ? path : options.tokenizer,
+                                                      made.status().message()));
+    tokenizer = *std::move(made);
   }
   info.times.tokenizer_ns = part.lap();
   passes::Compilation compilation;
@@ -137,7 +141,6 @@ Result<Model> Model::load(const Engine& engine, const std::string& path, const M
   // Chunks of other sizes compile in their first call: some 20 ms each, where all of them take longer than all else
   // here.
   executable::PlanOptions plan_options{.expected_tokens = expected_tokens(options, info), .warm_up = false};
-  if (plan_options.expected_tokens.empty()) plan_options.expected_tokens = {1};
   model::PackedStore store(model::store_place(), file.identity, engine.info().threads);
   if (options.weight_cache) plan_options.weights = &store;
   plan_options.done_with = [mapped = model::MappedWeights(file.weights)](std::span<const std::byte> bytes) {
@@ -149,35 +152,50 @@ Result<Model> Model::load(const Engine& engine, const std::string& path, const M
   info.packed_bytes = plan.memory().packed_bytes;
   info.times.prepare_ns = part.lap();
   info.times.total_ns = total.lap();
-  auto impl = std::make_shared<Impl>(std::move(file.config), std::move(plan));
+  auto impl = std::make_shared<Model::Impl>(std::move(file.config), std::move(plan));
   impl->tokenizer = std::move(tokenizer);
   impl->info = std::move(info);
   return Model(std::move(impl));
 }
 
-const ModelInfo& Model::info() const { return impl_->info; }
-
-Result<Sequence> Model::sequence() const { return make_sequence(impl_); }
-
-// ---- text ----
-
-Result<std::vector<int32_t>> Model::tokenize(std::string_view text, const TokenizeOptions& options) const {
-  if (!impl_->tokenizer) return no_tokenizer(impl_->info);
-  return impl_->tokenizer->encode(text, {.add_bos = options.add_bos, .parse_special = options.parse_special});
-}
-
-Result<std::vector<int32_t>> Model::tokenize_chat(std::span<const ChatTurn> turns,
-                                                  std::string_view chat_template) const {
-  if (!impl_->tokenizer) return no_tokenizer(impl_->info);
-  if (chat_template.empty()) chat_template = impl_->info.chat_template;
+Result<std::vector<int32_t>> chat_tokens(const Model::Impl& of, std::span<const ChatTurn> turns,
+                                         std::string_view chat_template) {
+  if (!of.tokenizer) return no_tokenizer(of.info);
+  if (chat_template.empty()) chat_template = of.info.chat_template;
   if (chat_template.empty())
-    return failed_precondition(fmt::format("{} has no chat template that is known; name one of: {}", impl_->info.path,
+    return failed_precondition(fmt::format("{} has no chat template that is known; name one of: {}", of.info.path,
                                            fmt::join(model::chat_template_names(), ", ")));
   std::vector<model::ChatMessage> messages;
   for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
   HONE_ASSIGN_OR_RETURN(const std::vector<model::ChatPiece> pieces,
                         model::apply_chat_template(chat_template, messages, true));
-  return model::encode_chat(*impl_->tokenizer, pieces);
+  return model::encode_chat(*of.tokenizer, pieces);
+}
+
+}  // namespace
+
+Result<Model> Model::load(const Engine& engine, const std::string& path, const ModelOptions& options) {
+  return guarded([&] { return load_model(engine, path, options); });
+}
+
+const ModelInfo& Model::info() const { return impl_->info; }
+
+Result<Sequence> Model::sequence() const {
+  return guarded([&] { return make_sequence(impl_); });
+}
+
+// ---- text ----
+
+Result<std::vector<int32_t>> Model::tokenize(std::string_view text, const TokenizeOptions& options) const {
+  return guarded([&]() -> Result<std::vector<int32_t>> {
+    if (!impl_->tokenizer) return no_tokenizer(impl_->info);
+    return impl_->tokenizer->encode(text, {.add_bos = options.add_bos, .parse_special = options.parse_special});
+  });
+}
+
+Result<std::vector<int32_t>> Model::tokenize_chat(std::span<const ChatTurn> turns,
+                                                  std::string_view chat_template) const {
+  return guarded([&] { return chat_tokens(*impl_, turns, chat_template); });
 }
 
 bool Model::ends_generation(int32_t id) const { return impl_->tokenizer && impl_->tokenizer->ends_generation(id); }

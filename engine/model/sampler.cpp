@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "engine/base/guarded.h"
 #include "engine/base/random.h"
 #include "engine/base/status.h"
 
@@ -35,6 +36,9 @@ struct Logit {
   bool operator<(const Logit& o) const { return value != o.value ? value > o.value : id < o.id; }
 };
 
+// Beyond every context; twice as many ids are kept at most.
+constexpr int64_t kMostWindow = int64_t{1} << 30;
+
 Status check(const SamplerOptions& o) {
   const auto wrong = [](std::string_view name, double value, std::string_view rule) {
     return invalid_argument(fmt::format("{} is {} and must be {}", name, value, rule));
@@ -46,8 +50,8 @@ Status check(const SamplerOptions& o) {
   if (!(o.min_p >= 0 && o.min_p <= 1)) return wrong("min_p", o.min_p, "from 0 (all tokens) to 1");
   if (!(o.repeat_penalty >= 1e-3 && o.repeat_penalty <= 1e3))
     return wrong("repeat_penalty", o.repeat_penalty, "from 0.001 to 1000, where 1 is none");
-  if (o.repeat_window < 0)
-    return invalid_argument(fmt::format("repeat_window is {} and must be 0 or more", o.repeat_window));
+  if (o.repeat_window < 0 || o.repeat_window > kMostWindow)
+    return invalid_argument(fmt::format("repeat_window is {} and must be from 0 to {}", o.repeat_window, kMostWindow));
   return {};
 }
 
@@ -135,22 +139,28 @@ Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 Sampler::~Sampler() = default;
 
 Result<Sampler> Sampler::create(const SamplerOptions& options) {
-  HONE_RETURN_IF_ERROR(check(options));
-  return Sampler(std::make_unique<Impl>(options));
+  return guarded([&]() -> Result<Sampler> {
+    HONE_RETURN_IF_ERROR(check(options));
+    return Sampler(std::make_unique<Impl>(options));
+  });
 }
 
 Result<int32_t> Sampler::sample(std::span<const float> logits) {
-  HONE_ASSIGN_OR_RETURN(const int32_t id, impl_->draw(logits));
-  impl_->accept(id);
-  return id;
+  return guarded([&]() -> Result<int32_t> {
+    HONE_ASSIGN_OR_RETURN(const int32_t id, impl_->draw(logits));
+    impl_->accept(id);
+    return id;
+  });
 }
 
 Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logits) const {
-  HONE_ASSIGN_OR_RETURN(std::vector<Candidate> left, impl_->weighted(logits));
-  double sum = 0;
-  for (const Candidate& c : left) sum += c.probability;
-  for (Candidate& c : left) c.probability /= sum;
-  return left;
+  return guarded([&]() -> Result<std::vector<Candidate>> {
+    HONE_ASSIGN_OR_RETURN(std::vector<Candidate> left, impl_->weighted(logits));
+    double sum = 0;
+    for (const Candidate& c : left) sum += c.probability;
+    for (Candidate& c : left) c.probability /= sum;
+    return left;
+  });
 }
 
 void Sampler::accept(std::span<const int32_t> tokens) {

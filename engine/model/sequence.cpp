@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/base/guarded.h"
 #include "engine/model/model_internal.h"
 
 namespace hone {
@@ -62,8 +63,10 @@ Sequence::Sequence(Sequence&&) noexcept = default;
 Sequence& Sequence::operator=(Sequence&&) noexcept = default;
 Sequence::~Sequence() = default;
 
-Result<std::span<const float>> Sequence::prefill(std::span<const int32_t> tokens) { return impl_->append(tokens); }
-Result<std::span<const float>> Sequence::decode(int32_t token) { return impl_->append({&token, 1}); }
+Result<std::span<const float>> Sequence::prefill(std::span<const int32_t> tokens) {
+  return guarded([&] { return impl_->append(tokens); });
+}
+Result<std::span<const float>> Sequence::decode(int32_t token) { return prefill({&token, 1}); }
 
 std::span<const float> Sequence::logits() const {
   return impl_->valid ? std::span<const float>(impl_->logits) : std::span<const float>();
@@ -73,9 +76,11 @@ int64_t Sequence::position() const { return impl_->session.position(); }
 int64_t Sequence::context() const { return impl_->model->info.context; }
 
 Status Sequence::truncate(int64_t position) {
-  HONE_RETURN_IF_ERROR(impl_->session.truncate(position));
-  impl_->valid = false;
-  return {};
+  return guarded([&]() -> Status {
+    HONE_RETURN_IF_ERROR(impl_->session.truncate(position));
+    impl_->valid = false;
+    return {};
+  });
 }
 
 Result<Sequence> make_sequence(std::shared_ptr<const Model::Impl> model) {

@@ -91,8 +91,9 @@ HONE_C_API void hone_sequence_destroy(hone_sequence* sequence);
 /* Appends tokens. With an error the sequence is as it was. */
 HONE_C_API hone_status hone_sequence_prefill(hone_sequence* sequence, const int32_t* tokens, size_t count);
 HONE_C_API hone_status hone_sequence_decode(hone_sequence* sequence, int32_t token);
-/* After the last token: as many as the vocabulary has tokens. NULL before the first call and after an error. Valid
- * until the next call with this sequence. count may be NULL. */
+/* After the last token: as many as the vocabulary has tokens. NULL before the first call, after truncate, and after a
+ * call that failed on its way; one that is refused before anything ran (no tokens, an id outside the vocabulary, a full
+ * context) leaves them. Valid until the next call with this sequence. count may be NULL. */
 HONE_C_API const float* hone_sequence_logits(const hone_sequence* sequence, size_t* count);
 /* Tokens so far; 0 when sequence is NULL. */
 HONE_C_API int64_t hone_sequence_position(const hone_sequence* sequence);

@@ -37,7 +37,7 @@ struct ModelOptions {
   int64_t max_batch = 512;     // tokens that prefill puts into one call; lowered to the context
   // Packed weights are kept on disk, and found there by the next load.
   bool weight_cache = true;
-  // Numbers of tokens of a call that matter most, the first most of all. Empty: {1, max_batch}.
+  // Numbers of tokens of a call that matter most, the first most of all; lowered to max_batch. Empty: {1, max_batch}.
   std::vector<int64_t> expected_tokens = {};
 };
 
@@ -98,8 +98,10 @@ class HONE_API Sequence {
   Result<std::span<const float>> prefill(std::span<const int32_t> tokens);
   Result<std::span<const float>> decode(int32_t token);
 
-  std::span<const float> logits() const;  // of the last call; empty before the first and after truncate()
-  int64_t position() const;               // tokens so far
+  // Of the last call that worked; empty before the first, after truncate(), and after a call that failed on its way.
+  // One that is refused before anything ran (no tokens, an id outside the vocabulary, a full context) leaves them.
+  std::span<const float> logits() const;
+  int64_t position() const;  // tokens so far
   int64_t context() const;
   // Forgets all tokens from `position` on. Error: invalid_argument (there are not so many).
   Status truncate(int64_t position);

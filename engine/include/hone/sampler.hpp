@@ -28,12 +28,12 @@
 namespace hone {
 
 struct SamplerOptions {
-  double temperature = 0;     // >= 0
-  int64_t top_k = 40;         // 0: all
-  double top_p = 0.95;        // in (0, 1]; 1: all
-  double min_p = 0.05;        // in [0, 1]; 0: all
-  double repeat_penalty = 1;  // from 0.001 to 1000; 1: none
-  int64_t repeat_window = 64;
+  double temperature = 0;      // >= 0
+  int64_t top_k = 40;          // 0: all
+  double top_p = 0.95;         // in (0, 1]; 1: all
+  double min_p = 0.05;         // in [0, 1]; 0: all
+  double repeat_penalty = 1;   // from 0.001 to 1000; 1: none
+  int64_t repeat_window = 64;  // from 0 to 2^30 tokens
   uint64_t seed = 0;
 };
 

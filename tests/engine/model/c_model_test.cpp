@@ -133,5 +133,43 @@ TEST_F(ModelCApi, NullIsAnErrorAndNoCrash) {
   EXPECT_EQ(hone_sampler_sample(nullptr, nullptr, &id), HONE_INVALID_ARGUMENT);
 }
 
+// What was in an output before a call that fails is not taken for its result.
+TEST_F(ModelCApi, AnErrorLeavesNothingInOutputs) {
+  size_t count = 7;
+  int32_t id = 7;
+  const char* text = "old";
+  EXPECT_NE(hone_text_stream_push(nullptr, 1, &text, &count), HONE_OK);
+  EXPECT_EQ(text, nullptr);
+  EXPECT_EQ(count, 0u);
+  text = "old", count = 7;
+  EXPECT_NE(hone_text_stream_finish(nullptr, &text, &count), HONE_OK);
+  EXPECT_EQ(text, nullptr);
+  EXPECT_EQ(count, 0u);
+  EXPECT_NE(hone_text_stream_push(nullptr, 1, nullptr, nullptr), HONE_OK);
+  count = 7;
+  EXPECT_NE(hone_model_tokenize(nullptr, "x", 1, nullptr, &id, 1, &count), HONE_OK);
+  EXPECT_EQ(count, 0u);
+  count = 7;
+  EXPECT_EQ(hone_sequence_logits(nullptr, &count), nullptr);
+  EXPECT_EQ(count, 0u);
+  EXPECT_NE(hone_sampler_sample(nullptr, nullptr, &id), HONE_OK);
+  EXPECT_EQ(id, -1);
+  model = reinterpret_cast<hone_model*>(&count);
+  EXPECT_NE(hone_model_load(nullptr, "x", nullptr, &model), HONE_OK);
+  EXPECT_EQ(model, nullptr);
+  stream = reinterpret_cast<hone_text_stream*>(&count);
+  EXPECT_NE(hone_text_stream_create(nullptr, 0, &stream), HONE_OK);
+  EXPECT_EQ(stream, nullptr);
+  sequence = reinterpret_cast<hone_sequence*>(&count);
+  EXPECT_NE(hone_sequence_create(nullptr, &sequence), HONE_OK);
+  EXPECT_EQ(sequence, nullptr);
+  hone_sampler_options options;
+  ASSERT_EQ(hone_sampler_options_init(&options), HONE_OK);
+  options.top_p = 7;
+  sampler = reinterpret_cast<hone_sampler*>(&count);
+  EXPECT_NE(hone_sampler_create(&options, &sampler), HONE_OK);
+  EXPECT_EQ(sampler, nullptr);
+}
+
 }  // namespace
 }  // namespace hone

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "kernels/matmul/program.h"
@@ -132,11 +134,14 @@ TEST_F(ModelSequence, TruncateForgets) {
 
 TEST_F(ModelSequence, AFullContextIsAnErrorThatChangesNothing) {
   ASSERT_TRUE(sequence->prefill(std::vector<int32_t>(10, 5)).ok());
+  const std::vector<float> before(sequence->logits().begin(), sequence->logits().end());
+  ASSERT_EQ(before.size(), 512u);
   const auto over = sequence->prefill(std::vector<int32_t>(7, 5));
   ASSERT_FALSE(over.ok());
   EXPECT_EQ(over.status().code(), Code::kResourceExhausted);
   EXPECT_THAT(over.status().message(), HasSubstr("room for 6 more and not for 7"));
   EXPECT_EQ(sequence->position(), 10);
+  EXPECT_EQ(std::vector<float>(sequence->logits().begin(), sequence->logits().end()), before);
   ASSERT_TRUE(sequence->prefill(std::vector<int32_t>(6, 5)).ok());
   EXPECT_EQ(sequence->decode(5).status().code(), Code::kResourceExhausted);
   EXPECT_EQ(sequence->position(), 16);
@@ -179,6 +184,34 @@ TEST_F(ModelSequence, InfoSaysWhatTheModelIs) {
   // Projections (gate and up are two: 172 columns) once for 1 token and once for 8, but for the output's, which sees
   // one row; attention twice.
   EXPECT_EQ(info.plans.by_default, 2 * 5 + 1 + 2);
+}
+
+TEST(ModelLoad, ExpectedNumbersOfTokensAreLoweredToTheBatch) {
+  HONE_SHARED_FILE(path, "models/stories260K.gguf");
+  const auto problems = [&, path = path](const std::vector<int64_t>& expected) {
+    const Result<Model> loaded =
+        Model::load(default_engine(1), path, {.context = 16, .max_batch = 8, .expected_tokens = expected});
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return loaded->info().plans.by_default;
+  };
+  EXPECT_EQ(problems({1, 1000}), problems({1, 8}));
+  EXPECT_EQ(problems({1000}), problems({8}));
+  EXPECT_LT(problems({1}), problems({1, 8}));
+}
+
+// What only Tokenizer::create() finds: the message names the file that the tokenizer is from.
+TEST(ModelLoad, ATokenizerThatCannotBeNamesItsFile) {
+  HONE_SHARED_FILE(path, "models/stories260K.gguf");
+  const std::string tokenizer = ::testing::TempDir() + "/hone_model_" + std::to_string(getpid()) + "_tokenizer.json";
+  std::ofstream(tokenizer) << R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"},
+      {"type": "ByteLevel", "add_prefix_space": false}]}})";
+  const Result<Model> model = Model::load(default_engine(1), path, {.tokenizer = tokenizer});
+  std::filesystem::remove(tokenizer);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().code(), Code::kUnsupported);
+  EXPECT_THAT(model.status().message(), ::testing::StartsWith(tokenizer + ": the tokenizer's pattern"));
 }
 
 TEST(ModelLoad, OptionsAreChecked) {

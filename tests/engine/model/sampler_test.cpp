@@ -160,7 +160,9 @@ TEST(ModelSampler, OptionsAreChecked) {
                                                              {.min_p = nan},
                                                              {.repeat_penalty = 0},
                                                              {.repeat_penalty = nan},
-                                                             {.repeat_window = -1}}) {
+                                                             {.repeat_window = -1},
+                                                             {.repeat_window = (int64_t{1} << 30) + 1},
+                                                             {.repeat_window = INT64_MAX}}) {
     const Result<Sampler> sampler = Sampler::create(o);
     ASSERT_FALSE(sampler.ok());
     EXPECT_EQ(sampler.status().code(), Code::kInvalidArgument);
@@ -178,6 +180,20 @@ TEST(ModelSampler, LogitsThatAreNoNumbersAreErrorsThatChangeNothing) {
   }
   EXPECT_THAT(a.sample(std::vector<float>{1, std::nanf("")}).status().message(), testing::HasSubstr("token 1"));
   for (int i = 0; i < 8; ++i) EXPECT_EQ(*a.sample(tenths()), *b.sample(tenths()));
+}
+
+// More than any vector may have, which is seen before one of them is read: an exception inside.
+TEST(ModelSampler, NoExceptionLeavesIt) {
+  Sampler sampler = make(plain());
+  const float one = 1;
+  const std::span<const float> endless(&one, size_t{1} << 60);
+  EXPECT_EQ(sampler.sample(endless).status().code(), Code::kInternal);
+  EXPECT_EQ(sampler.distribution(endless).status().code(), Code::kInternal);
+}
+
+TEST(ModelSampler, TheLargestWindow) {
+  Sampler sampler = make({.temperature = 0, .repeat_penalty = 10, .repeat_window = int64_t{1} << 30});
+  for (const int32_t id : {0, 1, 2}) EXPECT_EQ(*sampler.sample(std::vector<float>{3, 2.5F, 1}), id);
 }
 
 }  // namespace
