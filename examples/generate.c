@@ -42,7 +42,7 @@ static int answer(const hone_model* model, const char* prompt, long tokens) {
   if (hone_model_tokenize(model, prompt, strlen(prompt), NULL, ids, kMostIds, &count) != HONE_OK || count > kMostIds)
     return failed("tokenize");
   if (hone_sequence_create(model, &sequence) != HONE_OK || hone_sampler_create(NULL, &sampler) != HONE_OK ||
-      hone_text_stream_create(model, 0, &stream) != HONE_OK || hone_sampler_accept(sampler, ids, count) != HONE_OK ||
+      hone_text_stream_create(model, 0, 0, &stream) != HONE_OK || hone_sampler_accept(sampler, ids, count) != HONE_OK ||
       hone_sequence_prefill(sequence, ids, count) != HONE_OK)
     failed("prefill");
   else

@@ -133,12 +133,12 @@ int hone_model_ends_generation(const hone_model* model, int32_t id) {
   return model != nullptr && model->model.ends_generation(id) ? 1 : 0;
 }
 
-hone_status hone_text_stream_create(const hone_model* model, int special, hone_text_stream** stream) {
+hone_status hone_text_stream_create(const hone_model* model, int special, int from_start, hone_text_stream** stream) {
   if (stream != nullptr) *stream = nullptr;
   return call([&]() -> Status {
     if (model == nullptr) return null_argument("model");
     if (stream == nullptr) return null_argument("stream");
-    *stream = new hone_text_stream{model->model.text_stream(special != 0), {}};
+    *stream = new hone_text_stream{model->model.text_stream(special != 0, from_start != 0), {}};
     return {};
   });
 }

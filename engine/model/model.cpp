@@ -23,8 +23,6 @@ using model::Tokenizer;
 
 namespace {
 
-// Keys and values of more tokens than this would be an error of a unit and no wish.
-constexpr int64_t kMaxContext = int64_t{1} << 22;
 constexpr int64_t kDefaultContext = 4096;
 
 class Stopwatch {
@@ -114,8 +112,8 @@ Result<ModelInfo::Plans> count_plans(const executable::ExecutablePlan& plan, std
 }
 
 Status no_tokenizer(const ModelInfo& info) {
-  return failed_precondition(
-      fmt::format("{} has no tokenizer; name a file that has one (ModelOptions::tokenizer)", info.path));
+  return failed_precondition(fmt::format(
+      "{} has no tokenizer; name a file that has one (--tokenizer FILE, ModelOptions::tokenizer)", info.path));
 }
 
 Result<Model> load_model(const Engine& engine, const std::string& path, const ModelOptions& options) {
@@ -213,9 +211,9 @@ TextStream::~TextStream() = default;
 std::string TextStream::push(int32_t id) { return impl_->detokenizer ? impl_->detokenizer->push(id) : std::string(); }
 std::string TextStream::finish() { return impl_->detokenizer ? impl_->detokenizer->finish() : std::string(); }
 
-TextStream Model::text_stream(bool special) const {
+TextStream Model::text_stream(bool special, bool from_start) const {
   auto stream = std::make_unique<TextStream::Impl>();
-  if (impl_->tokenizer) stream->detokenizer.emplace(*impl_->tokenizer, special);
+  if (impl_->tokenizer) stream->detokenizer.emplace(*impl_->tokenizer, special, from_start);
   return TextStream(std::move(stream));
 }
 
@@ -223,5 +221,8 @@ TextStream Model::text_stream(bool special) const {
 
 const model::DecoderConfig& ModelAccess::config(const Model& model) { return model.impl_->config; }
 const executable::ExecutablePlan& ModelAccess::plan(const Model& model) { return model.impl_->plan; }
+const model::Tokenizer* ModelAccess::tokenizer(const Model& model) {
+  return model.impl_->tokenizer ? &*model.impl_->tokenizer : nullptr;
+}
 
 }  // namespace hone

@@ -5,7 +5,7 @@
  *   hone_model_tokenize(model, text, strlen(text), NULL, ids, 256, &count);
  *   hone_sequence_create(model, &sequence);
  *   hone_sampler_create(NULL, &sampler);
- *   hone_text_stream_create(model, 0, &stream);
+ *   hone_text_stream_create(model, 0, 0, &stream);
  *   hone_sequence_prefill(sequence, ids, count);
  *   while (hone_sampler_sample(sampler, sequence, &id) == HONE_OK && !hone_model_ends_generation(model, id)) {
  *     hone_text_stream_push(stream, id, &piece, &length);
@@ -76,8 +76,10 @@ HONE_C_API hone_status hone_model_tokenize(const hone_model* model, const char* 
 /* 1: a token that ends an answer; 0 otherwise, and when model is NULL. */
 HONE_C_API int hone_model_ends_generation(const hone_model* model, int32_t id);
 
-/* Text of tokens as they come, in whole UTF-8 characters. special: not 0, texts of special tokens are shown. */
-HONE_C_API hone_status hone_text_stream_create(const hone_model* model, int special, hone_text_stream** stream);
+/* Text of tokens as they come, in whole UTF-8 characters. special: not 0, texts of special tokens are shown.
+ * from_start: 0, the tokens continue a text; else they are all of one, whose space of SentencePiece's in front goes. */
+HONE_C_API hone_status hone_text_stream_create(const hone_model* model, int special, int from_start,
+                                               hone_text_stream** stream);
 HONE_C_API void hone_text_stream_destroy(hone_text_stream* stream);
 /* *text is ended by NUL, may be empty, and is valid until the next call with this stream. length may be NULL. */
 HONE_C_API hone_status hone_text_stream_push(hone_text_stream* stream, int32_t id, const char** text, size_t* length);

@@ -132,8 +132,9 @@ class HONE_API Model {
   // `chat_template`: a name; "": the model's own. What is written in turns is never taken for special tokens.
   Result<std::vector<int32_t>> tokenize_chat(std::span<const ChatTurn> turns,
                                              std::string_view chat_template = {}) const;
+  // For tokens that continue a text; `from_start`: for all of one, without the space that SentencePiece puts in front.
   // Texts of special tokens are shown with `special`. Without a tokenizer tokens have no text.
-  TextStream text_stream(bool special = false) const;
+  TextStream text_stream(bool special = false, bool from_start = false) const;
   bool ends_generation(int32_t id) const;
 
   // Error: resource_exhausted.

@@ -74,7 +74,8 @@ struct OpenOptions {
 // a geometry that cannot be).
 Result<ModelFile> open_model(const std::string& path, const OpenOptions& options = {});
 
-// The tokenizer alone, from a file that need have no weights.
+// The tokenizer alone, from a file that need have no weights; where it has no tokenizer, from what is beside it, as
+// open_model() does.
 Result<Vocabulary> open_vocabulary(const std::string& path);
 
 }  // namespace hone::model

@@ -48,6 +48,9 @@ Result<Vocabulary> vocabulary_of_json(const fs::path& path, std::span<const std:
   return vocabulary_of_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "");
 }
 
+Result<Vocabulary> vocabulary_beside_llama2c(const std::string& path, std::span<const std::byte> bytes);
+
+// `tokens`: of the model that it is for; nothing: any, and a file of weights means the tokenizer that belongs to it.
 Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_t> tokens, Files* files) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
@@ -58,7 +61,12 @@ Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_
   if (!file.ok()) return in_file(path, file.status());
   const std::span<const std::byte> bytes = (*file)->bytes();
   const bool json = !bytes.empty() && bytes.front() == std::byte{'{'};
-  Result<Vocabulary> vocabulary = json ? vocabulary_of_json(path, bytes) : vocabulary_of(bytes, tokens);
+  const Format format = format_of(bytes);
+  Result<Vocabulary> vocabulary = json                             ? vocabulary_of_json(path, bytes)
+                                  : format == Format::kSafetensors ? vocabulary_of_folder(fs::path(path).parent_path())
+                                                                   : vocabulary_of(bytes, tokens);
+  // By its header alone a tokenizer might be taken for a model.
+  if (!vocabulary.ok() && format == Format::kLlama2c && !tokens) vocabulary = vocabulary_beside_llama2c(path, bytes);
   if (!vocabulary.ok()) return in_file(path, vocabulary.status());
   if (files != nullptr) files->push_back(*file);
   return vocabulary;
@@ -79,6 +87,17 @@ Status find_llama2c_tokenizer(const std::string& path, ModelFile& model, Files& 
     return {};
   }
   return {};
+}
+
+Result<Vocabulary> vocabulary_beside_llama2c(const std::string& path, std::span<const std::byte> bytes) {
+  HONE_ASSIGN_OR_RETURN(ModelFile model, model_of_llama2c(bytes));
+  Files files;
+  find_llama2c_tokenizer(path, model, files);
+  if (model.vocabulary) return *std::move(model.vocabulary);
+  return not_found(
+      fmt::format("a llama2.c model has no tokenizer in it, and neither tok{}.bin nor tokenizer.bin is beside "
+                  "it; name that file",
+                  model.config.vocabulary));
 }
 
 // Ids beyond the table of embeddings would be refused when they are used, one by one: better said at once.

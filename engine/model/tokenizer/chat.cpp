@@ -207,6 +207,22 @@ Result<std::vector<ChatPiece>> apply_chat_template(std::string_view name, std::s
   return out.take();
 }
 
+std::vector<std::string_view> markers_lacking(const Tokenizer& tokenizer, std::string_view name) {
+  const Template* found = template_of(name);
+  if (found == nullptr) return {};
+  std::vector<std::string_view> lacking;
+  const auto want = [&](std::string_view text) {
+    const std::string_view marker = trimmed(text);
+    // What lacks one bracket is finished by a role; such names are text in most vocabularies, as is [INST].
+    const bool special = marker == "</s>" || (marker.starts_with("<|") && marker.ends_with("|>"));
+    if (special && !tokenizer.find(marker) && std::ranges::find(lacking, marker) == lacking.end())
+      lacking.push_back(marker);
+  };
+  if (found->roles.before.empty()) want("</s>");
+  for (const std::string_view text : {found->roles.before, found->roles.after_role, found->roles.end}) want(text);
+  return lacking;
+}
+
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer, std::span<const ChatPiece> pieces) {
   std::vector<TextPart> parts;
   for (const ChatPiece& piece : pieces) parts.push_back({.text = piece.text, .parse_special = piece.special});

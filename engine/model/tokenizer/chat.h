@@ -33,6 +33,8 @@ struct ChatPiece {
 // them), invalid_argument (a role that it has no words for).
 Result<std::vector<ChatPiece>> apply_chat_template(std::string_view name, std::span<const ChatMessage> messages,
                                                    bool answer);
+// Special tokens that the template marks turns with and that the vocabulary has not: they would be read as text.
+std::vector<std::string_view> markers_lacking(const Tokenizer& tokenizer, std::string_view name);
 // With a bos in front where the vocabulary wants one and the template does not say it.
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer, std::span<const ChatPiece> pieces);
 

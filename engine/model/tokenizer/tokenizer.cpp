@@ -151,7 +151,8 @@ bool Tokenizer::ends_generation(int32_t id) const {
   return (id >= 0 && id == vocabulary().eos) || std::find(ends.begin(), ends.end(), id) != ends.end();
 }
 
-Detokenizer::Detokenizer(Tokenizer tokenizer, bool special) : tokenizer_(std::move(tokenizer)), special_(special) {}
+Detokenizer::Detokenizer(Tokenizer tokenizer, bool special, bool from_start)
+    : tokenizer_(std::move(tokenizer)), special_(special), first_(from_start) {}
 
 std::string Detokenizer::push(int32_t id) {
   std::string_view bytes = tokenizer_.bytes(id, special_);

@@ -62,10 +62,11 @@ class Tokenizer {
 };
 
 // Bytes of tokens as they come, cut where characters end. A byte that starts no character becomes U+FFFD, so that what
-// comes out is UTF-8 whatever goes in; the space that SentencePiece puts in front of a text goes.
+// comes out is UTF-8 whatever goes in. `from_start`: the tokens are all of a text, and the space that SentencePiece
+// puts in front of one goes; of a continuation the first space is its own.
 class Detokenizer {
  public:
-  explicit Detokenizer(Tokenizer tokenizer, bool special = false);
+  explicit Detokenizer(Tokenizer tokenizer, bool special = false, bool from_start = true);
   std::string push(int32_t id);
   std::string finish();  // what was held back, as U+FFFD
 

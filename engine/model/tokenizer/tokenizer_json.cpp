@@ -125,9 +125,11 @@ struct Reader {
   }
 
   Status model(const Json& model) {
+    if (!model.is_object()) return unknown("it has no \"model\": not a tokenizer.json");
     const std::string type = text_at(model, "type");
     if (type != "BPE" && !(type.empty() && member(model, "merges").is_array()))
-      return unknown(fmt::format("the model {} is not known, only BPE is", printable(type, 60)));
+      return unknown(fmt::format("a model {} is not known, only BPE is",
+                                 type.empty() ? "without a type and merges" : printable(type, 60)));
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (!text_at(model, name).empty()) return unknown(fmt::format("BPE with {} is not known", name));
     out.whole_words_first = flag_at(model, "ignore_merges", false);

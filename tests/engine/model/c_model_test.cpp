@@ -60,7 +60,7 @@ TEST_F(ModelCApi, ContinuesAText) {
 
   ASSERT_EQ(hone_sequence_create(model, &sequence), HONE_OK) << hone_last_error();
   ASSERT_EQ(hone_sampler_create(nullptr, &sampler), HONE_OK);
-  ASSERT_EQ(hone_text_stream_create(model, 0, &stream), HONE_OK);
+  ASSERT_EQ(hone_text_stream_create(model, 0, 0, &stream), HONE_OK);
   int32_t id = 0;
   EXPECT_EQ(hone_sampler_sample(sampler, sequence, &id), HONE_FAILED_PRECONDITION);
   EXPECT_EQ(hone_sequence_logits(sequence, &count), nullptr);
@@ -78,6 +78,14 @@ TEST_F(ModelCApi, ContinuesAText) {
   }
   EXPECT_EQ(text, ", there was a little girl named Lily. She");
   EXPECT_EQ(hone_sequence_position(sequence), 17);
+  for (const int from_start : {0, 1}) {
+    hone_text_stream* other = nullptr;
+    const char* piece = nullptr;
+    ASSERT_EQ(hone_text_stream_create(model, 0, from_start, &other), HONE_OK);
+    ASSERT_EQ(hone_text_stream_push(other, 286, &piece, nullptr), HONE_OK);
+    EXPECT_STREQ(piece, from_start != 0 ? "was" : " was");
+    hone_text_stream_destroy(other);
+  }
   ASSERT_NE(hone_sequence_logits(sequence, &count), nullptr);
   EXPECT_EQ(count, 512u);
   EXPECT_EQ(hone_sequence_truncate(sequence, 18), HONE_INVALID_ARGUMENT);
@@ -118,7 +126,7 @@ TEST_F(ModelCApi, NullIsAnErrorAndNoCrash) {
   EXPECT_EQ(hone_model_get_info(nullptr), nullptr);
   EXPECT_EQ(hone_model_tokenize(nullptr, "x", 1, nullptr, &id, 1, &count), HONE_INVALID_ARGUMENT);
   EXPECT_EQ(hone_model_ends_generation(nullptr, 1), 0);
-  EXPECT_EQ(hone_text_stream_create(nullptr, 0, &stream), HONE_INVALID_ARGUMENT);
+  EXPECT_EQ(hone_text_stream_create(nullptr, 0, 0, &stream), HONE_INVALID_ARGUMENT);
   EXPECT_EQ(hone_text_stream_push(nullptr, 1, &text, nullptr), HONE_INVALID_ARGUMENT);
   EXPECT_EQ(hone_text_stream_finish(nullptr, &text, nullptr), HONE_INVALID_ARGUMENT);
   EXPECT_EQ(hone_sequence_create(nullptr, &sequence), HONE_INVALID_ARGUMENT);

@@ -87,6 +87,8 @@ TEST(Detokenizer, OneSpaceGoesAtTheStart) {
   EXPECT_EQ(decoded({space, tail}), "a");
   EXPECT_EQ(decoded({1, word}, true), "<s> a");
   EXPECT_EQ(decoded({3 + 0xc3, 3 + 0xa9, 3 + 0xff}), "é" + kBad);
+  Detokenizer continued(tokenizer_of(v), false, /*from_start=*/false);
+  EXPECT_EQ(continued.push(word), " a");
   v.add_space_prefix = false;
   EXPECT_EQ(decoded({word, word}), " a a");
 }
