@@ -188,7 +188,7 @@ TEST_F(HoneExec, ArraysThatDoNotFit) {
   refused({"exec", package, "--input", input("a"), input("a"), "--random", "1"}, 2, "gives 'a' twice");
   refused({"exec", package, "--input", "a=" + file("none.npy"), "--random", "1"}, 2, "cannot open");
   refused({"exec", package, "--random", "1", "--output", "d=" + file("c.npy")}, 2, "there is no 'd'; names are c");
-  refused({"exec", package, "--random", "1", "--output", file("no/c.npy")}, 1, "cannot write");
+  refused({"exec", package, "--random", "1", "--output", file("no/c.npy")}, 2, "cannot write");
   floats("a.npy", {20, 5}, 1);
   refused({"exec", package, "--input", input("a"), "--random", "1"}, 2, "a must have the shape [5, 20], got [20, 5]");
   floats("bias.npy", {1, 33}, 1);

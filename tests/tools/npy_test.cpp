@@ -130,5 +130,31 @@ TEST_F(NpyFile, FilesThatAreNone) {
   EXPECT_TRUE(std::filesystem::is_directory(file("folder.npy")));
 }
 
+// What somebody else's file is, is not replaced; what a link means is.
+TEST_F(NpyFile, OnlyArraysAreReplaced) {
+  const NpyArray array = make_array(DType::kU8, {0}).value();
+  for (const std::string& text : {std::string("GGUF"), std::string("SQLite format 3"), std::string("a,b\n1,2\n")}) {
+    write("theirs", text);
+    EXPECT_THAT(write_npy(file("theirs"), array).message(), AllOf(HasSubstr("theirs"), HasSubstr("name another file")));
+    std::ifstream in(file("theirs"), std::ios::binary);
+    EXPECT_EQ(std::string((std::istreambuf_iterator<char>(in)), {}), text);
+  }
+  write("empty", "");
+  EXPECT_TRUE(write_npy(file("empty"), array).ok());
+  EXPECT_TRUE(write_npy(file("empty"), array).ok());
+  for (const char* link : {"empty", "nothing"}) {
+    std::filesystem::create_symlink(link, file("link"));
+    EXPECT_TRUE(write_npy(file("link"), array).ok());
+    EXPECT_TRUE(std::filesystem::is_symlink(file("link")));
+    EXPECT_TRUE(read_npy(file(link)).ok());
+    std::filesystem::remove(file("link"));
+  }
+  std::filesystem::create_symlink("circle", file("circle"));
+  EXPECT_FALSE(write_npy(file("circle"), array).ok());
+  { const NewFile unfinished = create_npy(file("never.npy")).value(); }
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_))
+    EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("theirs", "empty", "nothing", "circle"));
+}
+
 }  // namespace
 }  // namespace hone::cli

@@ -260,6 +260,11 @@ Status exec(const ExecArgs& args) {
   }
   if (inputs.empty() && !args.random)
     return invalid_argument("there are no inputs: give --input name=file.npy, or --random SEED");
+  std::vector<NewFile> places;  // checked before anything runs
+  for (const auto& [name, path] : outputs) {
+    HONE_ASSIGN_OR_RETURN(NewFile place, create_npy(path));
+    places.push_back(std::move(place));
+  }
   HONE_ASSIGN_OR_RETURN(const Arrays arrays, read_inputs(args, inputs, work));
   if (Status s = work.take(arrays); !s.ok()) return s;
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Schedule> schedule, make_schedule(args, chosen));
@@ -268,9 +273,9 @@ Status exec(const ExecArgs& args) {
     HONE_ASSIGN_OR_RETURN(const numeric::Comparison compared, work.check());
     if (!compared.ok()) return data_loss(fmt::format("the result is not that of the reference: {}", compared.text));
   }
-  for (const auto& [name, path] : outputs) {
-    HONE_ASSIGN_OR_RETURN(const NpyArray array, work.output(name));
-    HONE_RETURN_IF_ERROR(write_npy(path, array));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    HONE_ASSIGN_OR_RETURN(const NpyArray array, work.output(outputs[i].first));
+    HONE_RETURN_IF_ERROR(write_npy(places[i], array));
   }
   const Json report = report_json(args, chosen, *schedule, timing, outputs);
   if (args.json) {

@@ -284,6 +284,11 @@ void print_report(const ExecArgs& args, const Loaded& loaded, std::span<const Ti
 Status run_calls(const ExecArgs& args, const Loaded& loaded, std::span<const GraphCall> calls) {
   const graph::Graph& g = loaded.graph;
   HONE_ASSIGN_OR_RETURN(const auto files, parse_outputs(args, g));
+  std::vector<NewFile> places;  // checked before anything runs
+  for (const auto& [o, path] : files) {
+    HONE_ASSIGN_OR_RETURN(NewFile place, create_npy(path));
+    places.push_back(std::move(place));
+  }
   HONE_ASSIGN_OR_RETURN(Session session, loaded.plan.session());
   Runner runner(g, session, calls);
   HONE_RETURN_IF_ERROR(runner.run(args.repetitions));
@@ -292,11 +297,12 @@ Status run_calls(const ExecArgs& args, const Loaded& loaded, std::span<const Gra
   if (args.check) {
     HONE_ASSIGN_OR_RETURN(check, check_calls(g, calls, runner.outputs));
   }
-  for (const auto& [o, path] : files) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    const size_t o = files[i].first;
     std::vector<Tensor> all;
     for (Outputs& outputs : runner.outputs) all.push_back(outputs[o]);
     HONE_ASSIGN_OR_RETURN(const NpyArray array, to_npy(joined(all, token_axis(g, g.value(g.outputs()[o]).type))));
-    HONE_RETURN_IF_ERROR(write_npy(path, array));
+    HONE_RETURN_IF_ERROR(write_npy(places[i], array));
   }
   print_report(args, loaded, runner.timings, check);
   return {};

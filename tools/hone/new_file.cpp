@@ -16,12 +16,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_database(const std::string& path) {
-  constexpr std::string_view kMagic = "SQLite format 3";
+constexpr std::string_view kDatabase = "SQLite format 3";
+constexpr int kMostLinks = 40;  // as Linux
+
+// The first bytes of a file, `count` at most; none where it cannot be read.
+std::string head_of(const std::string& path, size_t count) {
   const FilePtr file(std::fopen(path.c_str(), "r"));
-  char head[kMagic.size()] = {};
-  return file && std::fread(head, 1, sizeof head, file.get()) == sizeof head &&
-         std::string_view(head, sizeof head) == kMagic;
+  std::string head(count, '\0');
+  head.resize(file ? std::fread(head.data(), 1, count, file.get()) : 0);
+  return head;
+}
+
+Status check_replaced(const std::string& path, int64_t bytes, std::string_view begins) {
+  if (head_of(path, kDatabase.size()) == kDatabase)
+    return invalid_argument(fmt::format("{} is a database, not to be replaced; name another file", path));
+  if (bytes > 0 && head_of(path, begins.size()) != begins)
+    return invalid_argument(
+        fmt::format("{} is there and of another kind than what is written; name another file, or remove it", path));
+  return {};
+}
+
+// The file that a name means. weakly_canonical() would take a link to nothing for the file itself.
+Result<std::string> linked_from(const std::string& path) {
+  fs::path at = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(at, error); ++links) {
+    const fs::path next = fs::read_symlink(at, error);
+    if (error || links == kMostLinks) return invalid_argument(fmt::format("cannot follow the link {}", path));
+    at = next.is_absolute() ? next : at.parent_path() / next;
+  }
+  return at.string();
 }
 
 }  // namespace
@@ -31,21 +55,19 @@ Status cannot(const char* verb, const std::string& path) {
   return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? resource_exhausted(message) : invalid_argument(message);
 }
 
-Result<NewFile> NewFile::create(const std::string& path, std::string_view example) {
+Result<NewFile> NewFile::create(const std::string& path, std::string_view example, std::string_view begins) {
   NewFile file;
   file.path_ = path;
   struct stat there {};
-  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+  const bool exists = stat(path.c_str(), &there) == 0;
+  if (exists && !S_ISREG(there.st_mode)) {
     if (S_ISDIR(there.st_mode))
       return invalid_argument(fmt::format("{} is a folder; name a file, such as {}/{}", path, path, example));
     file.file_.reset(std::fopen(path.c_str(), "w"));  // a device or a pipe
     return file.file_ ? Result<NewFile>(std::move(file)) : cannot("write", path);
   }
-  if (is_database(path))
-    return invalid_argument(fmt::format("{} is a database, not to be replaced; name another file", path));
-  std::error_code error;
-  const fs::path target = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
-  file.path_ = target.string();
+  if (exists) HONE_RETURN_IF_ERROR(check_replaced(path, there.st_size, begins));
+  HONE_ASSIGN_OR_RETURN(file.path_, linked_from(path));
   file.temporary_ = file.path_ + ".XXXXXX";
   const int fd = mkstemp(file.temporary_.data());
   if (fd < 0) {

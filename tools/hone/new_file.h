@@ -21,8 +21,10 @@ Status cannot(const char* verb, const std::string& path);
 // The file at `path` as it will be. Nothing of it is seen before commit(). A device or a pipe is written to at once.
 class NewFile {
  public:
-  // `example`: the name of a file, for who names a folder. Error: what cannot() says; a folder, or a database.
-  static Result<NewFile> create(const std::string& path, std::string_view example);
+  // `example`: the name of a file, for who names a folder. `begins`: of a file that is there already, what it must
+  // begin with to be replaced (or be empty). A symbolic link is followed, also to where nothing is yet. Error: what
+  // cannot() says; a folder, a database, a file that begins otherwise.
+  static Result<NewFile> create(const std::string& path, std::string_view example, std::string_view begins = {});
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();

@@ -1,14 +1,11 @@
 // See npy.h.
 #include "tools/hone/npy.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -231,24 +228,18 @@ Result<NpyArray> read_npy(const std::string& path) {
   return array;
 }
 
-Status write_npy(const std::string& path, const NpyArray& array) {
-  const std::string unfinished = fmt::format("{}.{}.part", path, getpid());
-  const auto failed = [&] {
-    const Status status = resource_exhausted(fmt::format("cannot write {}: {}", path, reason()));
-    unlink(unfinished.c_str());
-    return status;
-  };
-  std::FILE* const file = std::fopen(unfinished.c_str(), "wbe");
-  if (file == nullptr) return failed();
-  const std::string head = header_of(array);
+Result<NewFile> create_npy(const std::string& path) { return NewFile::create(path, "array.npy", kMagic); }
+
+Status write_npy(NewFile& file, const NpyArray& array) {
   const auto bytes = static_cast<size_t>(array.elements() * dtype_bytes(array.dtype));
-  const bool written = std::fwrite(head.data(), 1, head.size(), file) == head.size() &&
-                       std::fwrite(array.data.data(), 1, bytes, file) == bytes && std::fflush(file) == 0;
-  const int error = errno;
-  std::fclose(file);
-  errno = error;
-  if (!written || std::rename(unfinished.c_str(), path.c_str()) != 0) return failed();
-  return {};
+  HONE_RETURN_IF_ERROR(file.write(header_of(array)));
+  HONE_RETURN_IF_ERROR(file.write({reinterpret_cast<const char*>(array.data.data()), bytes}));
+  return file.commit();
+}
+
+Status write_npy(const std::string& path, const NpyArray& array) {
+  HONE_ASSIGN_OR_RETURN(NewFile file, create_npy(path));
+  return write_npy(file, array);
 }
 
 }  // namespace hone::cli

@@ -12,6 +12,7 @@
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/dtype.h"
 #include "engine/base/status.h"
+#include "tools/hone/new_file.h"
 
 namespace hone::cli {
 
@@ -43,7 +44,11 @@ Result<NpyHeader> parse_npy_header(std::string_view head, int64_t file_bytes);
 
 // Errors name the file: not_found, invalid_argument (not such an array), resource_exhausted.
 Result<NpyArray> read_npy(const std::string& path);
-// The file is whole or as it was. Error: resource_exhausted naming it.
+// A file for an array, checked before there is one: what is there is replaced only if it is a .npy file or empty.
+Result<NewFile> create_npy(const std::string& path);
+// Ends with its commit(). Error: what cannot() says.
+Status write_npy(NewFile& file, const NpyArray& array);
+// Both.
 Status write_npy(const std::string& path, const NpyArray& array);
 
 // "[2, 3]"
