@@ -142,7 +142,9 @@ TEST_F(Model, WhatCannotBeIsAUsageError) {
   };
   const std::vector<Case> cases = {
       {{"bench", "--model", file_, "-p", "0", "-n", "0"}, "-p and -n are both 0"},
-      {{"bench", "--model", file_, "-p", "5x"}, "-p takes numbers of tokens"},
+      {{"bench", "--model", file_, "-p", "5x"}, "-p takes numbers of tokens from 0 to 16777216"},
+      {{"bench", "--model", file_, "-p", "16777216"}, "the most is 4194304"},
+      {{"bench", "--model", file_, "-o", "gbench"}, "gbench is for kernels"},
       {{"bench", "-p", "5"}, "--model"},
       {{"bench", "--model", file_, "--compare", "all"}, "--compare"},
       {{"bench", "--model", file_, "--plan", "mc(4)"}, "tuned, default or both"},

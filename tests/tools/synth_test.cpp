@@ -48,6 +48,15 @@ TEST_F(HoneSynth, ReplacesNothingUnasked) {
   EXPECT_TRUE(model::open_model(path).ok());
 }
 
+TEST_F(HoneSynth, ALinkToNothingStaysOne) {
+  fs::create_symlink("there.gguf", file("link.gguf"));
+  const Outcome o = run_hone({"synth", "tiny", "-o", file("link.gguf")});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.err, "") << "no progress of a moment";
+  EXPECT_TRUE(fs::is_symlink(file("link.gguf")));
+  EXPECT_TRUE(model::open_model(file("there.gguf")).ok());
+}
+
 TEST_F(HoneSynth, Refusals) {
   expect_refused(run_hone({"synth", "gpt-5", "-o", file("m.gguf")}), 2, "there is no geometry 'gpt-5'; there are tiny");
   expect_refused(run_hone({"synth", "tiny", "-o", file("")}), 2, "is a folder");

@@ -46,7 +46,8 @@ TEST_F(HoneTokenize, TextFromAFileOrStdin) {
 
 TEST_F(HoneTokenize, Refusals) {
   const std::string m = model();
-  expect_refused(run_hone({"tokenize", file("none.gguf"), "--text", "a"}), 1, "none.gguf");
+  expect_refused(run_hone({"tokenize", file("none.gguf"), "--text", "a"}), 2, "none.gguf");
+  expect_refused(run_hone({"tokenize", write("m/config.json", "{}"), "--text", "a"}), 1, "not a tokenizer.json");
   expect_refused(run_hone({"tokenize", m, "-f", file("none")}), 2, "cannot read");
   expect_refused(run_hone({"tokenize", m, "-f", file("")}), 2, "cannot read");
   EXPECT_EQ(run_hone({"tokenize", m, "-f", m, "--text", "a"}).code, 2);

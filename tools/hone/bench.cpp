@@ -368,7 +368,7 @@ void add_bench(CLI::App& app, Run& run) {
   command->add_option("--seed", args->seed, "of operands and of the order in rounds")->check(seed());
   command->add_option("--db", args->db, "database file")->check(not_empty());
   args->model.add_to(*command);
-  command->add_option("-o,--output", args->output, "md, csv, json, jsonl, sql or gbench");
+  command->add_option("-o,--output", args->output, "md, csv, json, jsonl, sql, or gbench (not with --model)");
   command->add_flag("--json", args->json, "same as -o json");
   command->callback([args, &run] { run = [args] { return run_bench(*args); }; });
 }

@@ -25,6 +25,7 @@ namespace hone::cli {
 namespace {
 
 constexpr int kDefaultRepetitions = 5;
+constexpr int64_t kMostTokens = 1 << 24;
 constexpr int kWindows = 5;  // of the probe for flops, in each round
 
 // "512", "128,512" -> numbers. 0 is for a test that is not wanted.
@@ -33,9 +34,9 @@ Result<std::vector<int64_t>> parse_counts(const std::string& text, const char* o
   for (const std::string& word : split(text, ',')) {
     int64_t n = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
-    if (error != std::errc() || end != word.data() + word.size() || n < 0 || n > (1 << 24))
-      return invalid_argument(
-          fmt::format("{} takes numbers of tokens from 0 on with commas, got '{}'", option, printable(text)));
+    if (error != std::errc() || end != word.data() + word.size() || n < 0 || n > kMostTokens)
+      return invalid_argument(fmt::format("{} takes numbers of tokens from 0 to {} with commas, got '{}'", option,
+                                          kMostTokens, printable(text.substr(0, 40))));
     counts.push_back(n);
   }
   return counts;
@@ -63,6 +64,9 @@ Status choose_works(const BenchModelArgs& args, Setup& s) {
   }
   if (s.works.empty()) return invalid_argument("nothing to measure: -p and -n are both 0");
   for (const ModelWork& w : s.works) s.options.context = std::max(s.options.context, w.depth + w.tokens());
+  if (s.options.context > kMaxContext)
+    return invalid_argument(
+        fmt::format("-p, -n and -d make a context of {} tokens; the most is {}", s.options.context, kMaxContext));
   return {};
 }
 
@@ -70,6 +74,9 @@ Result<Setup> prepare(const BenchModelArgs& args, const BenchCommonArgs& common)
   Setup s;
   HONE_RETURN_IF_ERROR(choose_works(args, s));
   HONE_ASSIGN_OR_RETURN(s.format, parse_format(common.output));
+  if (s.format == Format::kGbench)
+    return invalid_argument("-o gbench is for kernels: give another format with --model");
+  note_weights_limit();
   if (common.plan != "tuned" && common.plan != "default" && common.plan != "both")
     return invalid_argument("--plan of a model is tuned, default or both");
   if (common.repetitions > 0) s.repetitions = common.repetitions;

@@ -18,6 +18,7 @@
 #include <filesystem>
 
 #include "engine/base/env.h"
+#include "engine/model/packed_store.h"
 #include "jit/codegen.h"
 #include "kernels/text/problem_text.h"
 
@@ -101,7 +102,8 @@ std::string command_line() { return g_command_line; }
 
 void set_command_line(int argc, char** argv) {
   g_program.clear();
-  for (const char* name : {"HONE_DB", "HONE_CACHE", "HONE_THREADS", "HONE_SCHEDULE", "HONE_CPU", "HONE_PEERS"})
+  for (const char* name : {"HONE_DB", "HONE_CACHE", "HONE_WEIGHTS", "HONE_WEIGHTS_LIMIT", "HONE_THREADS",
+                           "HONE_SCHEDULE", "HONE_CPU", "HONE_PEERS"})
     if (const std::optional<std::string> value = env(name))
       g_program += fmt::format("{}={} ", name, shell_quoted(*value));
   g_program += argc > 0 && *argv[0] != '\0' ? shell_quoted(argv[0]) : "hone";
@@ -204,6 +206,11 @@ void note_ignored_variables(const Machine& machine) {
     note(fmt::format("{} thread(s) from {}", threads.threads, threads.source));
 }
 
+void note_weights_limit() {
+  if (const std::string why = model::store_place().why_none; why.starts_with("HONE_WEIGHTS_LIMIT"))
+    note(fmt::format("{}: packed weights are not kept", why));
+}
+
 CLI::Validator not_empty() {
   return {[](std::string& text) { return text.empty() ? std::string("must not be empty") : std::string(); }, ""};
 }
@@ -215,6 +222,18 @@ CLI::Validator seed() {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool whole = error == std::errc() && end == text.data() + text.size();
         return whole ? std::string() : fmt::format("must be a whole number from 0 to 2^64 - 1, got '{}'", text);
+      },
+      "");
+}
+
+CLI::Validator whole(int64_t least, int64_t most) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+        return good ? std::string()
+                    : fmt::format("must be a whole number from {} to {}, got '{}'", least, most, text.substr(0, 40));
       },
       "");
 }

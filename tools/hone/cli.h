@@ -63,6 +63,8 @@ void write_message(std::string_view text);
 // The machine that this command runs code on. Says so when HONE_CPU describes another one, and what
 // note_ignored_variables() says.
 Result<Machine> executing_machine();
+// Says so when packed weights of models are not kept because of what HONE_WEIGHTS_LIMIT is.
+void note_weights_limit();
 // Says so when HONE_THREADS is set to something that is not taken as it is.
 void note_ignored_variables(const Machine& machine);
 
@@ -85,6 +87,8 @@ Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& n
 CLI::Validator not_empty();
 // A whole number that fits; CLI11 takes one that does not for the largest.
 CLI::Validator seed();
+// A whole number of this range, said as such; CLI11's own messages show the limits of a double.
+CLI::Validator whole(int64_t least, int64_t most);
 // Positive and finite; CLI11's own check lets NaN pass.
 CLI::Validator positive();
 

@@ -14,6 +14,7 @@ int run_command(int argc, char** argv) {
   app.footer(
       "Try: hone tune --budget 20s 'matmul:f32:m=1,n=4096,k=4096,b=packed'\n"
       "Environment: HONE_DB=file (database), HONE_CACHE=dir|off (kernels that LLVM compiled),\n"
+      "  HONE_WEIGHTS=dir|off (packed weights of models), HONE_WEIGHTS_LIMIT=bytes (of all of them),\n"
       "  HONE_THREADS=n, HONE_SCHEDULE=auto|sequential|tbb|dedicated,\n"
       "  HONE_LOG=dispatch,tune,jit,db (to stderr),\n"
       "  HONE_TRACE=file (parallel regions as JSON for ui.perfetto.dev; a worker process writes file.PID),\n"

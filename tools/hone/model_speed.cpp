@@ -8,6 +8,7 @@
 #include "autotune/measure/clock.h"
 #include "engine/base/random.h"
 #include "engine/model/model.h"
+#include "tools/hone/model_status.h"
 
 namespace hone::cli {
 
@@ -49,10 +50,10 @@ Result<ModelSpeed> ModelSpeed::create(const std::string& path, const std::vector
     HONE_ASSIGN_OR_RETURN(
         const Engine engine,
         Engine::create({.database = options.database, .use_database = v.tuned, .threads = v.threads}));
-    HONE_ASSIGN_OR_RETURN(Model model,
-                          Model::load(engine, path, {.context = options.context, .max_batch = options.max_batch}));
-    HONE_ASSIGN_OR_RETURN(Sequence sequence, model.sequence());
-    made.push_back({engine.info(), std::move(model), std::move(sequence)});
+    Result<Model> model = Model::load(engine, path, {.context = options.context, .max_batch = options.max_batch});
+    if (!model.ok()) return model_status(model.status());
+    HONE_ASSIGN_OR_RETURN(Sequence sequence, model->sequence());
+    made.push_back({engine.info(), *std::move(model), std::move(sequence)});
   }
   return ModelSpeed(std::move(made));
 }

@@ -3,22 +3,29 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <set>
 
+#include "engine/model/model.h"
+#include "engine/model/tokenizer/chat.h"
 #include "hone/model.hpp"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
+#include "tools/hone/model_status.h"
 #include "tools/hone/new_file.h"
 #include "tools/hone/npy.h"
+#include "tools/hone/read_text.h"
 #include "tools/hone/stop_text.h"
 
 namespace hone::cli {
 namespace {
 
 constexpr const char* kOfTheModel = "auto";
-constexpr size_t kMostPrompt = size_t{1} << 30;
+constexpr int64_t kMostThreads = 1024, kMostBatch = 65536;  // as bench and tune
+constexpr int64_t kMostTopK = int64_t{1} << 30;
 
 struct RunArgs {
   std::string model, tokenizer, db, logits, chat_template;
@@ -32,39 +39,59 @@ struct RunArgs {
 
 // ---- the prompt ----
 
-// All of a file, without the newline that editors and echo put at the end.
-Result<std::string> read_text(const std::string& path) {
-  FilePtr opened(path == "-" ? nullptr : std::fopen(path.c_str(), "rb"));
-  std::FILE* const file = path == "-" ? stdin : opened.get();
-  if (file == nullptr) return typed(cannot("read", path));
-  std::string text;
-  char block[1 << 14];
-  for (size_t n = 0; (n = std::fread(block, 1, sizeof block, file)) > 0;) {
-    text.append(block, n);
-    if (text.size() > kMostPrompt) return invalid_argument(fmt::format("{} is longer than 1 GiB", path));
-  }
-  if (std::ferror(file) != 0) return typed(cannot("read", path));
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.ends_with('\r')) text.pop_back();
+// Without the newline that editors and echo put at the end.
+Result<std::string> without_newline(Result<std::string> text) {
+  if (text.ok() && text->ends_with('\n')) text->pop_back();
+  if (text.ok() && text->ends_with('\r')) text->pop_back();
   return text;
 }
 
 Result<std::string> prompt_text(const RunArgs& args) {
   if (args.prompt.has_value() == args.file.has_value())
     return invalid_argument("give the prompt with either -p TEXT (- is stdin) or -f FILE");
-  if (args.file) return read_text(*args.file);
-  return *args.prompt == "-" ? read_text("-") : *args.prompt;
+  if (args.file) return without_newline(read_text(*args.file));
+  return *args.prompt == "-" ? without_newline(read_text("-")) : *args.prompt;
 }
 
-Result<std::vector<int32_t>> prompt_tokens(const RunArgs& args, const Model& model, const std::string& text) {
-  if (args.chat_template.empty() && !args.system)
+// What makes text of another vocabulary than the model was trained with, and no error.
+void note_vocabulary(const Model& model, const std::string& chat_template) {
+  const model::Tokenizer& tokenizer = *ModelAccess::tokenizer(model);
+  const auto tokens = static_cast<int64_t>(tokenizer.vocabulary().tokens.size());
+  if (tokens < model.info().vocabulary)
+    note(fmt::format("the tokenizer has {} tokens, the model {}: those above have no text", tokens,
+                     model.info().vocabulary));
+  if (const auto lacking = model::markers_lacking(tokenizer, chat_template); !lacking.empty())
+    note(fmt::format("the vocabulary lacks {}, which the chat template {} marks turns with: read as plain text",
+                     fmt::join(lacking, " "), chat_template));
+}
+
+Result<std::vector<int32_t>> tokens_of(const RunArgs& args, const Model& model, const std::string& text) {
+  if (args.chat_template.empty() && !args.system) {
+    note_vocabulary(model, "");
     return model.tokenize(text, {.add_bos = {}, .parse_special = args.special});
+  }
   std::vector<ChatTurn> turns;
   if (args.system) turns.push_back({"system", *args.system});
   turns.push_back({"user", text});
   const bool own = args.chat_template.empty() || args.chat_template == kOfTheModel;
+  note_vocabulary(model, own ? model.info().chat_template : args.chat_template);
   Result<std::vector<int32_t>> tokens = model.tokenize_chat(turns, own ? "" : args.chat_template);
   return tokens.ok() ? std::move(tokens) : typed(tokens.status());
+}
+
+Result<std::vector<int32_t>> prompt_tokens(const RunArgs& args, const Model& model, const std::string& text) {
+  const ModelInfo& info = model.info();
+  if (!info.tokenizer)
+    return invalid_argument(fmt::format(
+        "{} has no tokenizer; give --tokenizer FILE (a GGUF file, tokenizer.json, or tokenizer.bin of llama2.c)",
+        info.path));
+  HONE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokens_of(args, model, text));
+  if (static_cast<int64_t>(tokens.size()) > info.context)
+    return invalid_argument(
+        fmt::format("the prompt has {} tokens, the context of {} tokens has no room for it: give "
+                    "--context {} or more, or a shorter prompt",
+                    tokens.size(), info.context, tokens.size()));
+  return tokens;
 }
 
 // ---- generation ----
@@ -81,6 +108,21 @@ struct Phase {
 
 Json phase_json(const Phase& p) {
   return {{"tokens", p.tokens}, {"ns", p.ns}, {"tok_s", p.tokens == 0 ? Json(nullptr) : Json(p.per_second())}};
+}
+
+// Compiles what calls of the prompt's sizes need and what the first token after it does, as far as loading has not.
+// Nanoseconds.
+Result<int64_t> prepare_calls(const Model& model, int64_t prompt) {
+  const int64_t begin = now_ns(), batch = model.info().max_batch;
+  std::set<std::pair<int64_t, uint64_t>> done;  // plans of attention differ by powers of two of the keys
+  const auto prepare = [&](int64_t tokens, int64_t position) -> Status {
+    if (!done.emplace(tokens, std::bit_ceil(static_cast<uint64_t>(position + tokens))).second) return {};
+    return ModelAccess::plan(model).report(tokens, position).status();
+  };
+  for (int64_t at = 0; at < prompt && !interrupted(); at += batch)
+    HONE_RETURN_IF_ERROR(prepare(std::min(batch, prompt - at), at));
+  if (prompt < model.info().context) HONE_RETURN_IF_ERROR(prepare(1, prompt));
+  return now_ns() - begin;
 }
 
 class Generation {
@@ -111,6 +153,7 @@ class Generation {
   std::vector<int32_t> tokens;
   std::string text, ended_by;
   std::vector<float> logits;  // of all steps, where they are wanted
+  int64_t prepare_ns = 0;
   Phase prefill, decode;
 
  private:
@@ -142,7 +185,11 @@ class Generation {
       ++decode.tokens;
     }
     if (!args_.logits.empty()) logits.insert(logits.end(), sequence_.logits().begin(), sequence_.logits().end());
-    HONE_ASSIGN_OR_RETURN(const int32_t id, sampler_.sample(sequence_.logits()));
+    const Result<int32_t> sampled = sampler_.sample(sequence_.logits());
+    if (!sampled.ok())  // no numbers come from a damaged file, and nothing that was typed
+      return model_status(
+          {sampled.status().code(), fmt::format("{}: {}", model_.info().path, sampled.status().message())});
+    const int32_t id = *sampled;
     if (!args_.ignore_eos && model_.ends_generation(id)) {
       ended_by = "eos";
       return {};
@@ -169,12 +216,11 @@ class Generation {
 
 // ---- what came out ----
 
-Status write_logits(const RunArgs& args, const Generation& g, int64_t vocabulary) {
-  if (args.logits.empty()) return {};
+Status write_logits(NewFile& file, const Generation& g, int64_t vocabulary) {
   const int64_t steps = static_cast<int64_t>(g.logits.size()) / vocabulary;
   HONE_ASSIGN_OR_RETURN(NpyArray array, make_array(DType::kF32, {steps, vocabulary}));
   if (!g.logits.empty()) std::memcpy(array.data.data(), g.logits.data(), g.logits.size() * sizeof(float));
-  return write_npy(args.logits, array);
+  return write_npy(file, array);
 }
 
 int64_t peak_rss() {
@@ -197,6 +243,7 @@ Json report_json(const Model& model, std::span<const int32_t> prompt, const Gene
             {"tokenizer_ns", info.times.tokenizer_ns},
             {"passes_ns", info.times.passes_ns},
             {"prepare_ns", info.times.prepare_ns}}},
+          {"prepare", {{"ns", g.prepare_ns}}},
           {"prefill", phase_json(g.prefill)},
           {"decode", phase_json(g.decode)},
           {"plans",
@@ -213,25 +260,47 @@ void note_times(const Model& model, const Generation& g) {
     return fmt::format("{} {} tokens in {:.1f} ms ({:.1f} tokens/s)", name, p.tokens, static_cast<double>(p.ns) / 1e6,
                        p.per_second());
   };
-  note(fmt::format("load {:.0f} ms, {}, {}, {} MiB at most", static_cast<double>(model.info().times.total_ns) / 1e6,
+  note(fmt::format("load {:.0f} ms, prepare {:.0f} ms, {}, {}, {} MiB at most",
+                   static_cast<double>(model.info().times.total_ns) / 1e6, static_cast<double>(g.prepare_ns) / 1e6,
                    phase("prefill", g.prefill), phase("decode", g.decode), peak_rss() >> 20));
 }
 
+Result<std::optional<NewFile>> logits_file(const RunArgs& args) {
+  if (args.logits.empty()) return std::optional<NewFile>();
+  if (args.logits == "-") return invalid_argument("--logits - would mix them with the text on stdout; name a file");
+  HONE_ASSIGN_OR_RETURN(NewFile file, create_npy(args.logits));
+  return std::optional<NewFile>(std::move(file));
+}
+
+Result<Model> load_model(const RunArgs& args, const Engine& engine) {
+  note_weights_limit();
+  Result<Model> model =
+      Model::load(engine, args.model, {.tokenizer = args.tokenizer, .context = args.context, .max_batch = args.batch});
+  if (model.ok()) return model;
+  const bool of_tokenizer = !args.tokenizer.empty() && model.status().message().starts_with(args.tokenizer + ": ");
+  const bool misfit = of_tokenizer && model.status().code() == Code::kInvalidArgument;  // another model's was typed
+  return misfit ? model.status() : model_status(model.status());
+}
+
+// Whether it was interrupted.
 Result<bool> run(const RunArgs& args) {
   HONE_ASSIGN_OR_RETURN(Sampler sampler, Sampler::create(args.sampling));
-  HONE_ASSIGN_OR_RETURN(const std::string text, prompt_text(args));
+  HONE_ASSIGN_OR_RETURN(std::optional<NewFile> logits, logits_file(args));
+  const Result<std::string> text = prompt_text(args);
+  if (interrupted()) return true;
+  if (!text.ok()) return text.status();
   HONE_ASSIGN_OR_RETURN(const Engine engine, Engine::create({.database = args.db, .threads = args.threads}));
   if (const std::string& message = engine.info().database_message; !message.empty()) note(message);
-  const Result<Model> model =
-      Model::load(engine, args.model, {.tokenizer = args.tokenizer, .context = args.context, .max_batch = args.batch});
-  if (!model.ok()) return model.status().code() == Code::kNotFound ? typed(model.status()) : model.status();
-  HONE_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, prompt_tokens(args, *model, text));
-  HONE_ASSIGN_OR_RETURN(Sequence sequence, model->sequence());
-  Generation generation(args, *model, sequence, sampler);
+  HONE_ASSIGN_OR_RETURN(const Model model, load_model(args, engine));
+  HONE_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, prompt_tokens(args, model, *text));
+  HONE_ASSIGN_OR_RETURN(Sequence sequence, model.sequence());
+  Generation generation(args, model, sequence, sampler);
+  HONE_ASSIGN_OR_RETURN(generation.prepare_ns, prepare_calls(model, static_cast<int64_t>(prompt.size())));
   HONE_RETURN_IF_ERROR(generation.run(prompt));
-  HONE_RETURN_IF_ERROR(write_logits(args, generation, model->info().vocabulary));
-  if (args.json) print("{}\n", dump(report_json(*model, prompt, generation)));
-  note_times(*model, generation);
+  const Status written = logits ? write_logits(*logits, generation, model.info().vocabulary) : Status();
+  if (args.json) print("{}\n", dump(report_json(model, prompt, generation)));  // also where that disk was full
+  note_times(model, generation);
+  HONE_RETURN_IF_ERROR(written);
   return generation.ended_by == "interrupt";
 }
 
@@ -245,34 +314,38 @@ void add_run(CLI::App& app, Run& run_command) {
       ->check(not_empty());
   c->add_option("-p,--prompt", args->prompt, "Text to continue; - reads it from stdin (without a newline at its end)");
   c->add_option("-f,--file", args->file, "The same, from a file")->check(not_empty());
-  c->add_option("-n,--count", args->count, "Tokens to generate at most (128)")->check(CLI::NonNegativeNumber);
+  c->add_option("-n,--count", args->count, "Tokens to generate at most (128)")->check(whole(0, kMaxContext));
   SamplerOptions& s = args->sampling;
   c->add_option(
       "--temp", s.temperature,
       "0 (the default) takes the most probable token; else tokens are drawn, 1 by the model's own probabilities");
-  c->add_option("--top-k", s.top_k, "Of the K most probable (40; 0: all)");
+  c->add_option("--top-k", s.top_k, "Of the K most probable (40; 0: all)")->check(whole(0, kMostTopK));
   c->add_option("--top-p", s.top_p, "Of the fewest whose probabilities add up to P (0.95; 1: all)");
   c->add_option("--min-p", s.min_p, "Of those at least P times as probable as the first (0.05; 0: all)");
   c->add_option("--repeat-penalty", s.repeat_penalty, "Makes tokens among the last 64 less probable (1: does not)");
   c->add_option("--seed", s.seed, "Of the draws (0)")->check(seed());
-  c->add_option("--threads", args->threads, "Threads at most")->check(CLI::Range(1, 4096));
+  c->add_option("--threads", args->threads, "Threads at most")->check(whole(1, kMostThreads));
   c->add_option("--stop", args->stops, "Ends before this text; may be given several times")
       ->check(not_empty())
       ->allow_extra_args(false);
   c->add_flag("--ignore-eos", args->ignore_eos, "Goes on after tokens that end an answer");
   c->add_flag("--special", args->special, "Texts of special tokens count as these in the prompt, and are shown");
   c->add_option("--chat-template", args->chat_template,
-                "The prompt is what a user says, in the words of this template: a name, or auto, which is the model's")
+                fmt::format("The prompt is what a user says, in the words of this template: auto, which is the "
+                            "model's, or {}",
+                            fmt::join(model::chat_template_names(), ", ")))
       ->check(not_empty());
   c->add_option("--system", args->system, "What the system says before (implies --chat-template auto)");
   c->add_flag("--tokens", args->tokens, "Ids of tokens instead of text");
   c->add_option("--logits", args->logits, "Writes the logits of each step to this .npy file: f32 [steps, vocabulary]")
       ->check(not_empty());
   c->add_flag("--json", args->json, "One JSON object at the end instead of text as it comes");
-  c->add_option("--context", args->context, "Tokens that are kept at most (the model's, up to 4096)")
-      ->check(CLI::PositiveNumber);
-  c->add_option("--batch", args->batch, "Tokens of the prompt in one call (512)")->check(CLI::PositiveNumber);
-  c->add_option("--tokenizer", args->tokenizer, "Takes the tokenizer from this file")->check(not_empty());
+  c->add_option("--context", args->context, "Tokens that are kept at most (0: the model's, up to 4096)")
+      ->check(whole(0, kMaxContext));
+  c->add_option("--batch", args->batch, "Tokens of the prompt in one call (512)")->check(whole(1, kMostBatch));
+  c->add_option("--tokenizer", args->tokenizer,
+                "Takes the tokenizer from this file: GGUF, tokenizer.json, tokenizer.bin")
+      ->check(not_empty());
   c->add_option("--db", args->db, "Database of tuned plans")->check(not_empty());
   c->callback([args, &run_command] {
     run_command = [args] {

@@ -29,6 +29,8 @@ std::string names() {
   return text;
 }
 
+constexpr int64_t kShown = int64_t{16} << 20;  // a smaller file takes no time
+
 // What is there stays unless --force says otherwise. A file that would not fit is not begun: the disk is others' too.
 Status check_place(const SynthArgs& args, int64_t bytes) {
   std::error_code error;
@@ -36,7 +38,7 @@ Status check_place(const SynthArgs& args, int64_t bytes) {
     return {};  // NewFile knows what to do
   if (fs::exists(args.output, error) && !args.force)
     return invalid_argument(fmt::format("{} is there already; give --force to replace it", printable(args.output)));
-  const fs::path folder = fs::absolute(args.output, error).parent_path();
+  const fs::path folder = fs::weakly_canonical(fs::absolute(args.output, error), error).parent_path();
   const fs::space_info space = fs::space(folder, error);
   if (!error && space.available < static_cast<uint64_t>(bytes))
     return resource_exhausted(fmt::format("{} takes {} bytes, the disk has {} left", printable(args.output), bytes,
@@ -58,7 +60,8 @@ Status write_model(const SynthArgs& args, const synthetic::SyntheticModel& model
   const Status written = synthetic::write_gguf(model, [&](std::string_view piece) -> Status {
     if (interrupted()) return unavailable("interrupted");
     done += static_cast<int64_t>(piece.size());
-    line.show([&] { return fmt::format("{}: {} of {} MB", args.output, done >> 20, bytes >> 20); });
+    if (bytes >= kShown)
+      line.show([&] { return fmt::format("{}: {} of {} MB", args.output, done >> 20, bytes >> 20); });
     return file.write(piece);
   });
   if (interrupted()) return {};
@@ -102,7 +105,7 @@ void add_synth(CLI::App& app, Run& run) {
   command->add_option("-o,--output", args->output, "the file, such as model.gguf")->required()->check(not_empty());
   command->add_option("--dtype", args->dtype, "of matrices: f32, f16 or bf16 (default: bf16)")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  command->add_option("--seed", args->seed, "of the weights; equal seeds give equal files")->check(seed());
+  command->add_option("--seed", args->seed, "of the weights (1); equal seeds give equal files")->check(seed());
   command->add_flag("--force", args->force, "replace a file that is there");
   command->add_flag("--json", args->json, "one JSON object");
   command->callback([args, &run] { run = [args] { return run_synth(*args); }; });

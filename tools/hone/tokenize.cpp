@@ -1,45 +1,22 @@
 // hone tokenize: what the tokenizer of a model makes of a text. Shows why a prompt is as long as it is, and is compared
 // with other programs' tokenizers by scripts.
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
 #include <fmt/format.h>
 
 #include "engine/model/files/model_file.h"
 #include "engine/model/tokenizer/tokenizer.h"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
+#include "tools/hone/model_status.h"
+#include "tools/hone/read_text.h"
 
 namespace hone::cli {
 namespace {
 
 struct TokenizeArgs {
-  std::string model, text, file;
+  std::string model, text, file = "-";
   bool given = false;  // --text, which may be empty
   bool special = false, no_bos = false, ids = false, json = false;
 };
-
-constexpr size_t kMostText = size_t{1} << 30;
-
-Result<std::string> read_all(std::FILE* in, const std::string& name) {
-  std::string text;
-  std::vector<char> piece(64 << 10);
-  for (size_t n; (n = std::fread(piece.data(), 1, piece.size(), in)) > 0;) {
-    if (text.size() + n > kMostText) return invalid_argument(fmt::format("{} has more than {} bytes", name, kMostText));
-    text.append(piece.data(), n);
-  }
-  if (std::ferror(in) != 0) return invalid_argument(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
-  return text;
-}
-
-Result<std::string> text_of(const TokenizeArgs& args) {
-  if (args.given) return args.text;
-  if (args.file.empty() || args.file == "-") return read_all(stdin, "stdin");
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(args.file.c_str(), "rb"), std::fclose);
-  if (in == nullptr) return invalid_argument(fmt::format("cannot read {}: {}", args.file, std::strerror(errno)));
-  return read_all(in.get(), args.file);
-}
 
 void print_json(const model::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   Json pieces = Json::array();
@@ -56,11 +33,13 @@ void print_lines(const model::Tokenizer& tokenizer, const std::vector<int32_t>& 
 
 int run_tokenize(const TokenizeArgs& args) {
   Result<model::Vocabulary> vocabulary = model::open_vocabulary(args.model);
-  if (!vocabulary.ok()) return fail(vocabulary.status());
+  if (!vocabulary.ok()) return fail(model_status(vocabulary.status()));
   const Result<model::Tokenizer> tokenizer = model::Tokenizer::create(std::move(*vocabulary));
   if (!tokenizer.ok())
-    return fail({tokenizer.status().code(), fmt::format("{}: {}", args.model, tokenizer.status().message())});
-  const Result<std::string> text = text_of(args);
+    return fail(
+        model_status({tokenizer.status().code(), fmt::format("{}: {}", args.model, tokenizer.status().message())}));
+  const Result<std::string> text = args.given ? args.text : read_text(args.file);
+  if (interrupted()) return kInterrupted;
   if (!text.ok()) return fail(text.status());
   const Result<std::vector<int32_t>> ids = tokenizer->encode(
       *text, {.add_bos = args.no_bos ? std::optional(false) : std::nullopt, .parse_special = args.special});

@@ -76,6 +76,7 @@ void TuneModelArgs::add_to(CLI::App& command) {
 Result<ModelTune> ModelTune::create(const TuneModelArgs& args, const std::string& database, int threads) {
   ModelTune tune(args.file, database, threads,
                  {.database = database, .max_batch = args.max_batch, .context = args.prompt + args.generate});
+  note_weights_limit();
   tune.works_ = {{.prompt = args.prompt}, {.generate = args.generate, .depth = args.prompt}};
   const Result<ModelSpeed> speed = ModelSpeed::create(args.file, {{threads, true}}, tune.options_);
   if (!speed.ok()) return speed.status();
