@@ -144,7 +144,7 @@ TEST_F(Model, WhatCannotBeIsAUsageError) {
       {{"bench", "--model", file_, "-p", "0", "-n", "0"}, "-p and -n are both 0"},
       {{"bench", "--model", file_, "-p", "5x"}, "-p takes numbers of tokens from 0 to 16777216"},
       {{"bench", "--model", file_, "-p", "16777216"}, "the most is 4194304"},
-      {{"bench", "--model", file_, "-o", "gbench"}, "gbench is for kernels"},
+      {{"bench", "--model", file_, "-o", "gbench"}, "unknown output format 'gbench'"},
       {{"bench", "-p", "5"}, "--model"},
       {{"bench", "--model", file_, "--compare", "all"}, "--compare"},
       {{"bench", "--model", file_, "--plan", "mc(4)"}, "tuned, default or both"},

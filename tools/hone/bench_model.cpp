@@ -74,8 +74,6 @@ Result<Setup> prepare(const BenchModelArgs& args, const BenchCommonArgs& common)
   Setup s;
   HONE_RETURN_IF_ERROR(choose_works(args, s));
   HONE_ASSIGN_OR_RETURN(s.format, parse_format(common.output));
-  if (s.format == Format::kGbench)
-    return invalid_argument("-o gbench is for kernels: give another format with --model");
   note_weights_limit();
   if (common.plan != "tuned" && common.plan != "default" && common.plan != "both")
     return invalid_argument("--plan of a model is tuned, default or both");
