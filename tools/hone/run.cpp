@@ -1,7 +1,6 @@
 // hone run: text from a model file. Text goes to stdout as it comes, with --json one object at the end; what it took to
 // stderr.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <bit>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include "hone/model.hpp"
 #include "tools/hone/cli.h"
 #include "tools/hone/json.h"
+#include "tools/hone/model_speed.h"
 #include "tools/hone/model_status.h"
 #include "tools/hone/new_file.h"
 #include "tools/hone/npy.h"
@@ -223,11 +223,6 @@ Status write_logits(NewFile& file, const Generation& g, int64_t vocabulary) {
   return write_npy(file, array);
 }
 
-int64_t peak_rss() {
-  struct rusage usage = {};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
-}
-
 Json report_json(const Model& model, std::span<const int32_t> prompt, const Generation& g) {
   const ModelInfo& info = model.info();
   return {{"model", info.path},
@@ -252,7 +247,7 @@ Json report_json(const Model& model, std::span<const int32_t> prompt, const Gene
             {"near_machine", info.plans.near_machine},
             {"package", info.plans.package},
             {"default", info.plans.by_default}}},
-          {"peak_rss", peak_rss()}};
+          {"peak_rss", peak_resident_bytes()}};
 }
 
 void note_times(const Model& model, const Generation& g) {
@@ -262,7 +257,7 @@ void note_times(const Model& model, const Generation& g) {
   };
   note(fmt::format("load {:.0f} ms, prepare {:.0f} ms, {}, {}, {} MiB at most",
                    static_cast<double>(model.info().times.total_ns) / 1e6, static_cast<double>(g.prepare_ns) / 1e6,
-                   phase("prefill", g.prefill), phase("decode", g.decode), peak_rss() >> 20));
+                   phase("prefill", g.prefill), phase("decode", g.decode), peak_resident_bytes() >> 20));
 }
 
 Result<std::optional<NewFile>> logits_file(const RunArgs& args) {

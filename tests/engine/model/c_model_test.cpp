@@ -166,7 +166,7 @@ TEST_F(ModelCApi, AnErrorLeavesNothingInOutputs) {
   EXPECT_NE(hone_model_load(nullptr, "x", nullptr, &model), HONE_OK);
   EXPECT_EQ(model, nullptr);
   stream = reinterpret_cast<hone_text_stream*>(&count);
-  EXPECT_NE(hone_text_stream_create(nullptr, 0, &stream), HONE_OK);
+  EXPECT_NE(hone_text_stream_create(nullptr, 0, 0, &stream), HONE_OK);
   EXPECT_EQ(stream, nullptr);
   sequence = reinterpret_cast<hone_sequence*>(&count);
   EXPECT_NE(hone_sequence_create(nullptr, &sequence), HONE_OK);
