@@ -12,6 +12,7 @@
 
 #include "autotune/measure/peak.h"
 #include "autotune/search/stats.h"
+#include "engine/base/dtype.h"
 #include "engine/base/env.h"
 #include "engine/base/memory.h"
 #include "engine/base/random.h"
@@ -169,8 +170,6 @@ std::string upper(std::string text) {
   return text;
 }
 
-int64_t bytes_of(const std::string& weights) { return weights == "f32" ? 4 : 2; }
-
 // The time that the work takes at least, in ns; 0 where nothing was measured that limits it: weights that caches hold
 // are not read from memory.
 double limit_ns(const Setup& s, const ModelSpeed& speed, size_t variant, const ModelWork& work,
@@ -179,9 +178,10 @@ double limit_ns(const Setup& s, const ModelSpeed& speed, size_t variant, const M
   if (flops <= 0 || bytes <= 0) return 0;
   const Model& model = speed.model(variant);
   if (fits_in_cache(model.info().packed_bytes, s.machine)) return 0;
+  const int64_t bytes_per_weight = dtype_bytes(parse_dtype(model.info().weights).value_or(DType::kF32));
   double ns = 0;
   for (const ModelCall& call : calls_of(work, model.info().max_batch)) {
-    const ModelDemand demand = demand_of(ModelAccess::config(model), bytes_of(model.info().weights), call);
+    const ModelDemand demand = demand_of(ModelAccess::config(model), bytes_per_weight, call);
     ns += std::max(demand.flops / flops, demand.bytes / bytes);
   }
   return ns;
@@ -256,7 +256,7 @@ void add_row(const Setup& s, const ModelSpeed& speed, size_t variant, const Mode
   const double limit = limit_ns(s, speed, variant, work, ceiling);
   const Cell limit_cell = limit > 0 ? Cell(limit) : Cell();
   const Cell percent = limit > 0 ? Cell(100 * limit / autotune::median(samples.ns)) : Cell();
-  table.add({speed.engine(variant).machine.empty() ? "" : std::string(HONE_VERSION),
+  table.add({std::string(HONE_VERSION),
              s.machine.brand,
              "hone",
              info.path,

@@ -53,7 +53,7 @@ Result<ModelSpeed> ModelSpeed::create(const std::string& path, const std::vector
     Result<Model> model = Model::load(engine, path, {.context = options.context, .max_batch = options.max_batch});
     if (!model.ok()) return model_status(model.status());
     HONE_ASSIGN_OR_RETURN(Sequence sequence, model->sequence());
-    made.push_back({engine.info(), *std::move(model), std::move(sequence)});
+    made.push_back({*std::move(model), std::move(sequence)});
   }
   return ModelSpeed(std::move(made));
 }

@@ -57,12 +57,10 @@ class ModelSpeed {
   Result<int64_t> run(size_t variant, const ModelWork& work);
 
   const Model& model(size_t variant) const { return variants_[variant].model; }
-  const EngineInfo& engine(size_t variant) const { return variants_[variant].engine; }
   size_t size() const { return variants_.size(); }
 
  private:
   struct Variant {
-    EngineInfo engine;
     Model model;
     Sequence sequence;
   };

@@ -151,13 +151,7 @@ Status Encoder::byte_level_word(std::string_view word) {
   }
   merger_.clear();
   for (uint32_t i = 0; i < word.size(); ++i) merger_.add(i, 1, of_.byte_ids[static_cast<uint8_t>(word[i])]);
-  merger_.merge([this](const Merger::Symbol& left, const Merger::Symbol& right, uint32_t& priority, int32_t& id) {
-    MergeIndex::Merge merge;
-    if (!of_.merges.find(left.id, right.id, merge)) return false;
-    priority = merge.rank;
-    id = merge.id;
-    return true;
-  });
+  merge_by_ranks();
   Status status;
   merger_.each([&](const Merger::Symbol& symbol) {
     if (symbol.id >= 0) {
@@ -187,13 +181,7 @@ Status Encoder::piece_word(std::string_view word, bool prefix) {
   if (of_.vocabulary.kind == TokenizerKind::kSentencePiece) {
     merge_by_scores();
   } else {
-    merger_.merge([this](const Merger::Symbol& left, const Merger::Symbol& right, uint32_t& priority, int32_t& id) {
-      MergeIndex::Merge merge;
-      if (!of_.merges.find(left.id, right.id, merge)) return false;
-      priority = merge.rank;
-      id = merge.id;
-      return true;
-    });
+    merge_by_ranks();
   }
   Status status;
   merger_.each([&](const Merger::Symbol& symbol) { emit_piece(symbol, status); });
@@ -215,6 +203,16 @@ void Encoder::add_characters() {
     merger_.add(static_cast<uint32_t>(at), static_cast<uint32_t>(length), id);
     at += length;
   }
+}
+
+void Encoder::merge_by_ranks() {
+  merger_.merge([this](const Merger::Symbol& left, const Merger::Symbol& right, uint32_t& priority, int32_t& id) {
+    MergeIndex::Merge merge;
+    if (!of_.merges.find(left.id, right.id, merge)) return false;
+    priority = merge.rank;
+    id = merge.id;
+    return true;
+  });
 }
 
 void Encoder::merge_by_scores() {

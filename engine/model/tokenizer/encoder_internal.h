@@ -33,6 +33,7 @@ class Encoder {
   Status piece_word(std::string_view word) { return piece_word(word, false); }
   Status piece_word(std::string_view word, bool prefix);
   void add_characters();
+  void merge_by_ranks();
   void merge_by_scores();
   void emit_piece(const Merger::Symbol& symbol, Status& status);
   Status emit_bytes(std::string_view bytes);
