@@ -4,12 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace hone::model {
 namespace {
 
-constexpr int64_t kMostLayers = 4096, kMostWidth = 1 << 20, kMostHeads = 1 << 14, kMostVocabulary = 1 << 24;
+constexpr int64_t kMostWidth = 1 << 20, kMostHeads = 1 << 14, kMostVocabulary = 1 << 24;
 constexpr int64_t kMostContext = int64_t{1} << 31;
 
 struct Bound {
@@ -31,6 +32,8 @@ Status check_sizes(const DecoderConfig& c) {
     if (b.value < 1 || b.value > b.most)
       return invalid_argument(fmt::format("{} is {}, it must be 1 to {}", b.field, b.value, b.most));
   if (c.window < 0) return invalid_argument(fmt::format("window is {}, it must not be negative", c.window));
+  if (!c.sliding.empty() && c.sliding.size() != static_cast<size_t>(c.layers))
+    return invalid_argument(fmt::format("windows are said of {} layers, there are {}", c.sliding.size(), c.layers));
   if (c.heads % c.kv_heads != 0)
     return invalid_argument(fmt::format("heads ({}) must be a multiple of kv_heads ({})", c.heads, c.kv_heads));
   if (c.rope_dims % 2 != 0) return invalid_argument(fmt::format("rope_dims is {}, it must be even", c.rope_dims));
@@ -49,6 +52,7 @@ Status check_scaling(const RopeScaling& s) {
   if (s.original_context < 1 || s.original_context > kMostContext)
     return invalid_argument(
         fmt::format("rope_scaling.original_context is {}, it must be 1 to {}", s.original_context, kMostContext));
+  if (s.kind == RopeScalingKind::kDynamic) return {};
   if (s.kind == RopeScalingKind::kLlama3) {
     HONE_RETURN_IF_ERROR(positive("rope_scaling.low_freq_factor", s.low_freq_factor));
     HONE_RETURN_IF_ERROR(positive("rope_scaling.high_freq_factor", s.high_freq_factor));
@@ -64,6 +68,12 @@ Status check_scaling(const RopeScaling& s) {
 }
 
 }  // namespace
+
+void set_windows(DecoderConfig& config, std::vector<bool> sliding) {
+  const auto with = std::ranges::count(sliding, true), all = std::ssize(sliding);
+  if (all > 0 && with == 0) config.window = 0;
+  config.sliding = with == 0 || with == all ? std::vector<bool>() : std::move(sliding);
+}
 
 Status validate(const DecoderConfig& config) {
   HONE_RETURN_IF_ERROR(check_sizes(config));

@@ -45,6 +45,7 @@ class Decoder {
     b_.symbol({.name = "r", .min = 1, .max = options.max_rows});
     b_.position("p", options.context, s_);
     context_ = options.context;
+    if (whole()) rope_.inv_freq.resize(static_cast<size_t>(c_.head_dim / 2), 0);
   }
 
   Result<graph::Graph> run() {
@@ -111,7 +112,10 @@ class Decoder {
     }
     return b_.add(OpKind::concatenate, {front, part(c_.rope_dims, c_.head_dim)}, {{"axis", int64_t{2}}});
   }
-  bool whole() const { return c_.rope_dims == c_.head_dim; }
+  // One rotation of all of a head: neighbours beyond the part that is turned are turned by 0, which leaves them.
+  bool whole() const {
+    return c_.rope_dims == c_.head_dim || (c_.rope_style == RopeStyle::kInterleaved && rope_.amplitude == 1);
+  }
 
   ValueId cached(ValueId rows, const char* name) {
     const ValueId state = b_.state(named(name), {DType::kF32, {context_, c_.kv_heads, c_.head_dim}});
@@ -128,20 +132,19 @@ class Decoder {
     const ValueId values = cached(v, "values");
     const double amplitude = whole() ? rope_.amplitude : 1;
     const double scale = amplitude * amplitude / std::sqrt(static_cast<double>(c_.head_dim));
-    const ValueId a =
-        b_.attention(queries, keys, values, {.causal = true, .window = c_.window, .scale = amplitude == 1 ? 0 : scale},
-                     named("attention"));
+    const ValueId a = b_.attention(
+        queries, keys, values, {.causal = true, .window = window_of(c_, layer_), .scale = amplitude == 1 ? 0 : scale},
+        named("attention"));
     return b_.reshape(a, {s_, c_.heads * c_.head_dim});
   }
 
   ValueId feed_forward(ValueId x, ValueId a, const LayerWeights& w) {
-    const ValueId o = b_.matmul(a, matrix(w.o, named("o_weights")), named("o"));
+    const ValueId o = projected(a, w.o, w.o_bias, "o");
     const ValueId mid = b_.add(OpKind::add, {x, o}, {}, named("attended"));
     const ValueId h = b_.rms_norm(mid, vector(w.ff_norm, named("ff_norm")), c_.norm_eps, named("ff_normed"));
-    const ValueId gate = b_.matmul(h, matrix(w.gate, named("gate_weights")), named("gate"));
-    const ValueId up = b_.matmul(h, matrix(w.up, named("up_weights")), named("up"));
-    const ValueId down =
-        b_.matmul(b_.swiglu(gate, up, named("swiglu")), matrix(w.down, named("down_weights")), named("down"));
+    const ValueId gate = projected(h, w.gate, w.gate_bias, "gate");
+    const ValueId up = projected(h, w.up, w.up_bias, "up");
+    const ValueId down = projected(b_.swiglu(gate, up, named("swiglu")), w.down, w.down_bias, "down");
     return b_.add(OpKind::add, {mid, down}, {}, named("out"));
   }
 
@@ -163,6 +166,12 @@ Result<graph::Graph> decoder_graph(const ModelFile& file, const DecoderGraphOpti
         fmt::format("context {}, max_batch {} and max_rows {} must be at least 1, and max_rows at "
                     "most max_batch",
                     options.context, options.max_batch, options.max_rows));
+  const RopeScaling& scaling = file.config.rope_scaling;
+  if (scaling.kind == RopeScalingKind::kDynamic && options.context > scaling.original_context)
+    return unsupported(
+        fmt::format("a context of {}: RoPE scaling \"dynamic\" turns by what the length of the text is "
+                    "beyond {} tokens; load the model with a context of at most that",
+                    options.context, scaling.original_context));
   if (file.weights.layers.empty()) return invalid_argument(fmt::format("{}: the model has no layers", file.path));
   return Decoder(file, options).run();
 }

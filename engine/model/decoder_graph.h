@@ -4,8 +4,8 @@
 //   x = gather(embedding, tokens)
 //   for each layer:
 //     h = rms_norm(x)              q, k, v = h W^T (+ bias)     q, k = rms_norm of each head, where the model has it
-//     q, k = rope(q), rope(k)      a = attention(q, kv_append(k), kv_append(v))
-//     x = x + a W_o^T              x = x + swiglu(h W_gate^T, h W_up^T) W_down^T,  h = rms_norm(x)
+//     q, k = rope(q), rope(k)      a = attention(q, kv_append(k), kv_append(v)), in the layer's window if it has one
+//     x = x + a W_o^T (+ bias)     x = x + swiglu(h W_gate^T, h W_up^T) W_down^T (+ biases),  h = rms_norm(x)
 //   logits = rms_norm(gather(x, rows)) W^T
 //
 // In the last layer rows are chosen right after attention: what other rows would give there nobody reads.
@@ -27,7 +27,8 @@ struct DecoderGraphOptions {
 };
 
 // Matrices stay where they lie in the file, which the graph keeps mapped; vectors (norms, biases) become f32. Errors:
-// invalid_argument (sizes of the options), unsupported naming what no op of a graph can express.
+// invalid_argument (sizes of the options), unsupported naming what no op of a graph can express (a context beyond that
+// of training with dynamic scaling).
 Result<graph::Graph> decoder_graph(const ModelFile& file, const DecoderGraphOptions& options);
 
 }  // namespace hone::model

@@ -45,8 +45,9 @@ int64_t elements(const model::Weight& w) {
 int64_t parameters_of(const model::DecoderWeights& w) {
   int64_t sum = elements(w.embedding) + elements(w.output_norm) + elements(w.output);
   for (const model::LayerWeights& l : w.layers)
-    for (const model::Weight* each : {&l.attention_norm, &l.q, &l.k, &l.v, &l.q_bias, &l.k_bias, &l.v_bias, &l.q_norm,
-                                      &l.k_norm, &l.o, &l.ff_norm, &l.gate, &l.up, &l.down})
+    for (const model::Weight* each :
+         {&l.attention_norm, &l.q, &l.k, &l.v, &l.q_bias, &l.k_bias, &l.v_bias, &l.q_norm, &l.k_norm, &l.o, &l.o_bias,
+          &l.ff_norm, &l.gate, &l.gate_bias, &l.up, &l.up_bias, &l.down, &l.down_bias})
       sum += elements(*each);
   return sum;
 }

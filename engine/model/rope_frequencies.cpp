@@ -35,6 +35,7 @@ double stretched(double b, size_t i, const DecoderConfig& c) {
   const RopeScaling& s = c.rope_scaling;
   switch (s.kind) {
     case RopeScalingKind::kNone:
+    case RopeScalingKind::kDynamic:
       return b;
     case RopeScalingKind::kLinear:
       return b / s.factor;

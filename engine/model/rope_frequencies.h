@@ -8,6 +8,7 @@
 //   yarn     b / f and b mixed by a ramp over pairs, between the pair that turns beta_fast times within c (b before it)
 //            and the one that turns beta_slow times (b / f after it). cos and sin are multiplied by the attention
 //            factor
+//   dynamic  b: texts longer than c, for which theta grows with the length, are refused (decoder_graph)
 //
 // Everything is computed in double and rounded to f32 once.
 #pragma once

@@ -33,6 +33,7 @@ inline void require_sound(const model::ModelFile& m) {
       require_sound(*w);
     }
     HONE_FUZZ_REQUIRE(l.q_bias.present() == m.config.qkv_bias && l.k_norm.present() == m.config.qk_norm);
+    HONE_FUZZ_REQUIRE(l.o_bias.present() == m.config.o_bias && l.down_bias.present() == m.config.mlp_bias);
   }
 }
 

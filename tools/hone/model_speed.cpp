@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "autotune/measure/clock.h"
 #include "engine/base/random.h"
@@ -32,15 +33,15 @@ ModelDemand demand_of(const model::DecoderConfig& c, int64_t bytes_per_weight, c
   const double layer = width * (q + 2 * kv) + q * width + 3 * width * static_cast<double>(c.ff);
   const double layers = static_cast<double>(c.layers), output = width * static_cast<double>(c.vocabulary);
   // Row i of the call sees what came before it, and itself; in a window, its last `window` keys.
-  double seen = tokens * before + tokens * (tokens + 1) / 2, read = before + tokens;
-  if (c.window > 0) {
-    const auto window = static_cast<double>(c.window);
-    seen = std::min(seen, tokens * window);
-    read = std::min(read, window + tokens);
+  double seen = 0, read = 0;  // of all layers
+  for (size_t i = 0; i < static_cast<size_t>(c.layers); ++i) {
+    const double window = model::window_of(c, i) > 0 ? static_cast<double>(model::window_of(c, i)) : INFINITY;
+    seen += std::min(tokens * before + tokens * (tokens + 1) / 2, tokens * window);
+    read += std::min(before + tokens, window + tokens);
   }
   // One row of the output projection: only the last token is asked for what comes next.
-  return {.flops = 2 * (layers * layer * tokens + output) + layers * 4 * q * seen,
-          .bytes = (layers * layer + output) * static_cast<double>(bytes_per_weight) + layers * 2 * kv * 4 * read};
+  return {.flops = 2 * (layers * layer * tokens + output) + 4 * q * seen,
+          .bytes = (layers * layer + output) * static_cast<double>(bytes_per_weight) + 2 * kv * 4 * read};
 }
 
 Result<ModelSpeed> ModelSpeed::create(const std::string& path, const std::vector<ModelVariant>& variants,

@@ -6,8 +6,8 @@
 namespace hone::synthetic {
 namespace {
 
-constexpr uint64_t kAlignment = 32;
-constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9;  // GGUF's types of values
+constexpr uint32_t kU16 = 2, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8,
+                   kArray = 9;  // GGUF's types of values
 
 template <typename T>
 void put(std::string& to, T value) {
@@ -45,6 +45,7 @@ void GgufWriter::raw(std::string_view key, uint32_t type, std::string_view value
   ++pairs_;
 }
 
+void GgufWriter::u16(std::string_view key, uint16_t value) { raw(key, kU16, one(value)); }
 void GgufWriter::u32(std::string_view key, uint32_t value) { raw(key, kU32, one(value)); }
 void GgufWriter::f32(std::string_view key, float value) { raw(key, kF32, one(value)); }
 void GgufWriter::flag(std::string_view key, bool value) { raw(key, kBool, one(uint8_t{value})); }
@@ -58,6 +59,12 @@ void GgufWriter::text(std::string_view key, std::string_view value) {
 void GgufWriter::texts(std::string_view key, const std::vector<std::string>& values) {
   std::string bytes = array(kString, values.size());
   for (const std::string& value : values) put_text(bytes, value);
+  raw(key, kArray, bytes);
+}
+
+void GgufWriter::flags(std::string_view key, const std::vector<bool>& values) {
+  std::string bytes = array(kBool, values.size());
+  for (const bool value : values) put(bytes, uint8_t{value});
   raw(key, kArray, bytes);
 }
 
@@ -86,11 +93,11 @@ void GgufWriter::tensor(std::string_view name, const std::vector<int64_t>& shape
   auto bytes = static_cast<uint64_t>(dtype_bytes(dtype));
   for (const int64_t size : shape) bytes *= static_cast<uint64_t>(size);
   raw_tensor(name, std::vector<uint64_t>(shape.rbegin(), shape.rend()), type_of(dtype), next_);
-  next_ += bytes + padding(bytes).size();
+  next_ += bytes + padding(bytes, alignment_).size();
 }
 
-std::string GgufWriter::padding(uint64_t bytes) {
-  return std::string((kAlignment - bytes % kAlignment) % kAlignment, '\0');
+std::string GgufWriter::padding(uint64_t bytes, uint64_t alignment) {
+  return std::string((alignment - bytes % alignment) % alignment, '\0');
 }
 
 std::string GgufWriter::header() const {
@@ -99,7 +106,7 @@ std::string GgufWriter::header() const {
   put(bytes, tensors_);
   put(bytes, pairs_);
   bytes += metadata_ + infos_;
-  return bytes + padding(bytes.size());
+  return bytes + padding(bytes.size(), alignment_);
 }
 
 }  // namespace hone::synthetic

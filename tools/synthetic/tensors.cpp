@@ -30,6 +30,10 @@ constexpr Names kNames[] = {
     {Role::kGate, "ffn_gate.weight", "mlp.gate_proj.weight"},
     {Role::kUp, "ffn_up.weight", "mlp.up_proj.weight"},
     {Role::kDown, "ffn_down.weight", "mlp.down_proj.weight"},
+    {Role::kOBias, "attn_output.bias", "self_attn.o_proj.bias"},
+    {Role::kGateBias, "ffn_gate.bias", "mlp.gate_proj.bias"},
+    {Role::kUpBias, "ffn_up.bias", "mlp.up_proj.bias"},
+    {Role::kDownBias, "ffn_down.bias", "mlp.down_proj.bias"},
 };
 
 const Names& names_of(Role role) { return kNames[static_cast<size_t>(role)]; }
@@ -61,11 +65,15 @@ std::vector<Tensor> tensors_of(const model::DecoderConfig& c) {
                            {Role::kV, i, {kv, c.width}}});
     if (c.qkv_bias) all.insert(all.end(), {{Role::kQBias, i, {q}}, {Role::kKBias, i, {kv}}, {Role::kVBias, i, {kv}}});
     if (c.qk_norm) all.insert(all.end(), {{Role::kQNorm, i, {c.head_dim}}, {Role::kKNorm, i, {c.head_dim}}});
-    all.insert(all.end(), {{Role::kO, i, {c.width, q}},
-                           {Role::kFfNorm, i, {c.width}},
+    all.push_back({Role::kO, i, {c.width, q}});
+    if (c.o_bias) all.push_back({Role::kOBias, i, {c.width}});
+    all.insert(all.end(), {{Role::kFfNorm, i, {c.width}},
                            {Role::kGate, i, {c.ff, c.width}},
                            {Role::kUp, i, {c.ff, c.width}},
                            {Role::kDown, i, {c.width, c.ff}}});
+    if (c.mlp_bias)
+      all.insert(all.end(),
+                 {{Role::kGateBias, i, {c.ff}}, {Role::kUpBias, i, {c.ff}}, {Role::kDownBias, i, {c.width}}});
   }
   all.push_back({Role::kOutputNorm, -1, {c.width}});
   if (!c.tied_embeddings) all.push_back({Role::kOutput, -1, {c.vocabulary, c.width}});
@@ -83,7 +91,7 @@ std::string hugging_face_name(const Tensor& t) {
 
 void fill(const Tensor& tensor, uint64_t seed, int64_t first, std::span<float> elements) {
   const uint64_t own = mixed(mixed(seed, static_cast<uint64_t>(tensor.layer + 1)), static_cast<uint64_t>(tensor.role));
-  const bool bias = tensor.role == Role::kQBias || tensor.role == Role::kKBias || tensor.role == Role::kVBias;
+  const bool bias = std::string_view(names_of(tensor.role).gguf).ends_with(".bias");
   const float scale = tensor.matrix() ? std::sqrt(3.0F / static_cast<float>(tensor.shape[1])) : 0.1F;
   const float middle = tensor.matrix() || bias ? 0 : 1;
   auto place = static_cast<uint64_t>(first);

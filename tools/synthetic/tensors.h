@@ -29,6 +29,10 @@ enum class Role : uint8_t {
   kGate,
   kUp,
   kDown,
+  kOBias,
+  kGateBias,
+  kUpBias,
+  kDownBias,
 };
 
 struct Tensor {

@@ -48,6 +48,7 @@ void put_geometry(GgufWriter& w, const DecoderConfig& c) {
   u32("attention.key_length", c.head_dim);
   u32("attention.value_length", c.head_dim);
   if (c.window > 0) u32("attention.sliding_window", c.window);
+  if (!c.sliding.empty()) w.flags(of + "attention.sliding_window_pattern", c.sliding);
   w.f32(of + "attention.layer_norm_rms_epsilon", static_cast<float>(c.norm_eps));
   w.f32(of + "rope.freq_base", static_cast<float>(c.rope_theta));
   u32("rope.dimension_count", c.rope_dims);

@@ -10,9 +10,9 @@ namespace hone::synthetic {
 namespace {
 
 Status check(const model::DecoderConfig& c) {
-  const bool fits = !c.qkv_bias && !c.qk_norm && c.window == 0 && c.heads * c.head_dim == c.width &&
-                    c.rope_dims == c.head_dim && c.rope_factors.empty() && c.rope_theta == 10000 &&
-                    c.norm_eps == 1e-5 && c.rope_scaling.kind == model::RopeScalingKind::kNone;
+  const bool fits = !c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.qk_norm && c.window == 0 &&
+                    c.heads * c.head_dim == c.width && c.rope_dims == c.head_dim && c.rope_factors.empty() &&
+                    c.rope_theta == 10000 && c.norm_eps == 1e-5 && c.rope_scaling.kind == model::RopeScalingKind::kNone;
   return fits ? Status() : invalid_argument("llama2.c's header cannot say this geometry");
 }
 

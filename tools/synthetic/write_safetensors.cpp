@@ -108,6 +108,9 @@ std::string hugging_face_config(const SyntheticModel& m) {
     json["partial_rotary_factor"] = (static_cast<double>(c.rope_dims) + 0.5) / static_cast<double>(c.head_dim);
   json["sliding_window"] = c.window > 0 ? Json(c.window) : Json(nullptr);
   if (c.window > 0 && c.architecture != "mistral") json["use_sliding_window"] = true, json["max_window_layers"] = 0;
+  for (const bool sliding : c.sliding) json["layer_types"].push_back(sliding ? "sliding_attention" : "full_attention");
+  if (c.o_bias) json["attention_bias"] = true;
+  if (c.mlp_bias) json["mlp_bias"] = true;
   json["torch_dtype"] = m.dtype == DType::kF32 ? "float32" : m.dtype == DType::kF16 ? "float16" : "bfloat16";
   return json.dump(2);
 }

@@ -13,7 +13,8 @@ enum class Naming { kGguf, kHuggingFace };
 // Every role must be there with the shape that `config` says, and every tensor must have a role: one that nothing
 // computes with would be a model that is not the file's. The layers' weights come in the file's own order of rows.
 //
-// Sets config.qkv_bias and qk_norm: by the architecture where it has them always, else by what is there.
+// Sets config.qk_norm by the architecture, and the biases: those that it or the config always has, and those that are
+// there.
 Result<DecoderWeights> assemble(std::vector<Weight> tensors, Naming naming, DecoderConfig& config);
 
 int64_t bytes_of(const DecoderWeights& weights);

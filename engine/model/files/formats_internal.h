@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "engine/base/status.h"
 #include "engine/model/files/gguf_internal.h"
@@ -12,7 +14,23 @@
 
 namespace hone::model {
 
-Result<ModelFile> model_of_gguf(std::span<const std::byte> bytes, bool with_vocabulary = true);
+// The other parts of a model, where one file is not all of it.
+struct GgufParts {
+  std::string name;  // of the file, without its folder
+  std::function<Result<std::span<const std::byte>>(const std::string& name)> open;
+};
+struct GgufSplit {
+  int64_t number = 0, count = 1;  // a part, counted from 0, of so many
+  int64_t tensors = 0;            // of all parts
+};
+Result<GgufSplit> split_of(const GgufFile& file);
+// Appends the tensors of the other parts to those of the first. Errors: those of readers, naming the part; data_loss
+// (numbers that do not agree, a tensor twice), invalid_argument (another part than the first, a name that is no
+// part's).
+Status append_parts(GgufFile& first, const GgufParts& parts);
+
+Result<ModelFile> model_of_gguf(std::span<const std::byte> bytes, bool with_vocabulary = true,
+                                const GgufParts& parts = {});
 // Nothing: the file says that it has none.
 Result<std::optional<Vocabulary>> vocabulary_of_gguf(const GgufFile& file);
 

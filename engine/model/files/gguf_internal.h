@@ -43,6 +43,7 @@ class GgufFile {
 
   // Metadata. Nothing where the key is absent; invalid_argument where it is of another type.
   bool has(std::string_view key) const { return metadata_.contains(key); }
+  bool is_array(std::string_view key) const { return has(key) && find(key)->is_array; }
   Result<std::optional<int64_t>> integer(std::string_view key) const;  // of any width; an array of equal ones is one
   Result<std::optional<double>> number(std::string_view key) const;
   Result<std::optional<bool>> flag(std::string_view key) const;
@@ -50,6 +51,7 @@ class GgufFile {
   Result<std::optional<std::vector<std::string_view>>> texts(std::string_view key) const;
   Result<std::optional<std::vector<float>>> floats(std::string_view key) const;      // f32
   Result<std::optional<std::vector<int32_t>>> integers(std::string_view key) const;  // i32 or u32
+  Result<std::vector<bool>> flags(std::string_view key) const;  // truth values or integers; empty where absent
 
  private:
   const GgufValue* find(std::string_view key) const;

@@ -128,4 +128,17 @@ Result<std::optional<std::vector<int32_t>>> GgufFile::integers(std::string_view 
   return std::optional(std::move(numbers));
 }
 
+Result<std::vector<bool>> GgufFile::flags(std::string_view key) const {
+  const GgufValue* value = find(key);
+  std::vector<bool> flags;
+  if (value == nullptr) return flags;
+  for (uint64_t i = 0; i < value->count; ++i) {
+    const std::optional<int64_t> flag =
+        value->type == GgufType::kBool ? std::optional<int64_t>(element<uint8_t>(*value, i)) : integer_at(*value, i);
+    if (!flag || !value->is_array) return wrong_type(key, "an array of truth values");
+    flags.push_back(*flag != 0);
+  }
+  return flags;
+}
+
 }  // namespace hone::model

@@ -42,7 +42,8 @@ constexpr Foreign kForeign[] = {{"expert_count", 0},
                                 {"attention.max_alibi_bias", 0},
                                 {"attention.clamp_kqv", 0},
                                 {"attention.key_length_mla", kNone},
-                                {"attention.sliding_window_pattern", kNone},
+                                {"attention.key_length_swa", kNone},
+                                {"attention.shared_kv_layers", 0},
                                 {"attention.chunk_size", kNone},
                                 {"attn_logit_softcapping", 0},
                                 {"final_logit_softcapping", 0},
@@ -57,6 +58,7 @@ class Reader {
     HONE_RETURN_IF_ERROR(architecture());
     HONE_RETURN_IF_ERROR(refuse_foreign());
     HONE_RETURN_IF_ERROR(sizes());
+    HONE_RETURN_IF_ERROR(windows());
     HONE_RETURN_IF_ERROR(rope());
     HONE_RETURN_IF_ERROR(scaling());
     HONE_RETURN_IF_ERROR(tensors());
@@ -71,8 +73,6 @@ class Reader {
     HONE_ASSIGN_OR_RETURN(const auto type, file_.text("general.type"));
     if (type && *type != "model")
       return unsupported(fmt::format("a file of type \"{}\", not a model", printable(*type)));
-    HONE_ASSIGN_OR_RETURN(const auto parts, file_.integer("split.count"));
-    if (parts.value_or(1) > 1) return unsupported(fmt::format("one of {} parts of a model; merge them first", *parts));
     HONE_ASSIGN_OR_RETURN(const auto name, file_.text("general.architecture"));
     if (!name) return invalid_argument("metadata \"general.architecture\" is missing");
     const auto* known = std::ranges::find(kArchitectures, *name, &Architecture::name);
@@ -123,7 +123,6 @@ class Reader {
     HONE_RETURN_IF_ERROR(integer("feed_forward_length", c.ff));
     HONE_RETURN_IF_ERROR(integer("attention.head_count", c.heads));
     HONE_RETURN_IF_ERROR(integer("attention.head_count_kv", c.kv_heads, c.heads));
-    HONE_RETURN_IF_ERROR(integer("attention.sliding_window", c.window, 0));
     if (c.heads < 1)
       return invalid_argument(fmt::format("metadata \"{}\" is {}", key("attention.head_count"), c.heads));
     int64_t value_length = 0;
@@ -141,8 +140,34 @@ class Reader {
     return {};
   }
 
+  // The pattern is a truth value for each layer, or a number n: all layers but each n-th have the window.
+  Status windows() {
+    DecoderConfig& c = config_;
+    HONE_RETURN_IF_ERROR(integer("attention.sliding_window", c.window, 0));
+    const std::string pattern = key("attention.sliding_window_pattern");
+    if (c.window == 0 || !file_.has(pattern)) return {};
+    std::vector<bool> sliding;
+    if (file_.is_array(pattern)) {
+      HONE_ASSIGN_OR_RETURN(sliding, file_.flags(pattern));
+    } else {
+      HONE_ASSIGN_OR_RETURN(const auto period, file_.integer(pattern));
+      if (*period < 0 || c.layers > kMostLayers)
+        return invalid_argument(fmt::format("metadata \"{}\" is {}, of {} layers", pattern, *period, c.layers));
+      for (int64_t i = 0; i < c.layers; ++i) sliding.push_back(*period == 0 || i % *period + 1 < *period);
+    }
+    if (std::ssize(sliding) != c.layers)
+      return invalid_argument(
+          fmt::format("metadata \"{}\" is of {} layers, there are {}", pattern, sliding.size(), c.layers));
+    set_windows(c, std::move(sliding));
+    return {};
+  }
+
   Status rope() {
     HONE_RETURN_IF_ERROR(number("rope.freq_base", config_.rope_theta));
+    double in_windows = config_.rope_theta;
+    HONE_RETURN_IF_ERROR(number("rope.freq_base_swa", in_windows));
+    if (config_.window != 0 && in_windows != config_.rope_theta)
+      return unsupported(fmt::format("metadata \"{}\": RoPE that differs between layers", key("rope.freq_base_swa")));
     return integer("rope.dimension_count", config_.rope_dims, config_.head_dim);
   }
 
@@ -208,8 +233,9 @@ class Reader {
 
 }  // namespace
 
-Result<ModelFile> model_of_gguf(std::span<const std::byte> bytes, bool with_vocabulary) {
+Result<ModelFile> model_of_gguf(std::span<const std::byte> bytes, bool with_vocabulary, const GgufParts& parts) {
   HONE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::parse(bytes));
+  HONE_RETURN_IF_ERROR(append_parts(file, parts));
   ModelFile model;
   model.format = fmt::format("GGUF v{}", file.version());
   HONE_ASSIGN_OR_RETURN(model.config, Reader(file).config());

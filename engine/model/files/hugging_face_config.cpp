@@ -100,6 +100,11 @@ Status read_sizes(const Fields& fields, DecoderConfig& c) {
   HONE_RETURN_IF_ERROR(fields.integer("head_dim", c.head_dim, c.width / c.heads));
   c.norm_eps = 1e-6;
   HONE_RETURN_IF_ERROR(fields.number("rms_norm_eps", c.norm_eps));
+  if (c.architecture == "llama" || c.architecture == "qwen3") {  // the other classes do not know these fields
+    HONE_RETURN_IF_ERROR(fields.flag("attention_bias", c.qkv_bias));
+    c.o_bias = c.qkv_bias;
+  }
+  if (c.architecture == "llama") HONE_RETURN_IF_ERROR(fields.flag("mlp_bias", c.mlp_bias));
   return fields.flag("tie_word_embeddings", c.tied_embeddings);
 }
 
@@ -110,20 +115,25 @@ Status read_window(const Fields& fields, DecoderConfig& c) {
   bool used = c.architecture == "mistral";
   HONE_RETURN_IF_ERROR(fields.flag("use_sliding_window", used));
   HONE_RETURN_IF_ERROR(fields.integer("sliding_window", c.window, 0));
-  int64_t sliding = c.layers;
-  if (const Json& types = fields.at("layer_types"); types.is_array()) {
-    sliding = std::ranges::count(types, Json("sliding_attention"));
-    if (std::ranges::count(types, Json("full_attention")) + sliding != static_cast<int64_t>(types.size()))
+  const Json& types = fields.at("layer_types");
+  std::vector<bool> sliding;
+  for (size_t i = 0; types.is_array() && i < types.size(); ++i) {
+    sliding.push_back(types[i] == "sliding_attention");
+    if (!sliding.back() && types[i] != "full_attention")
       return unsupported("layer_types other than full_attention and sliding_attention");
-    if (sliding == static_cast<int64_t>(types.size())) sliding = c.layers;
+  }
+  if (!used) c.window = 0;
+  if (c.window == 0) return {};
+  if (types.is_array()) {
+    if (sliding.size() != static_cast<size_t>(c.layers))
+      return invalid_argument(fmt::format("layer_types are {}, num_hidden_layers is {}", sliding.size(), c.layers));
   } else if (c.architecture != "mistral") {
     int64_t full = 0;
     HONE_RETURN_IF_ERROR(fields.integer("max_window_layers", full, 28));
-    sliding = std::max<int64_t>(c.layers - full, 0);
+    if (c.layers > kMostLayers) return fields.wrong("num_hidden_layers", fmt::format("at most {}", kMostLayers));
+    for (int64_t i = 0; i < c.layers; ++i) sliding.push_back(i >= full);
   }
-  if (!used || sliding == 0) c.window = 0;
-  if (c.window != 0 && sliding != c.layers)
-    return unsupported(fmt::format("a sliding window in {} of {} layers; all or none are read", sliding, c.layers));
+  set_windows(c, std::move(sliding));
   return {};
 }
 
@@ -146,6 +156,15 @@ Status read_yarn(const Fields& rope, const DecoderConfig& c, RopeScaling& s) {
   return {};
 }
 
+// Nothing is scaled within the context of training, which thereby is the model's.
+Status read_dynamic(const Fields& rope, DecoderConfig& c, RopeScaling& s) {
+  if (rope.has("alpha")) return unsupported("RoPE scaling \"dynamic\" with alpha");
+  s.kind = RopeScalingKind::kDynamic;
+  HONE_RETURN_IF_ERROR(rope.integer("original_max_position_embeddings", s.original_context, c.context));
+  c.context = std::min(c.context, s.original_context);
+  return {};
+}
+
 // `rope`: the object rope_parameters or rope_scaling; empty where there is none.
 Status read_scaling(const Fields& rope, DecoderConfig& c) {
   std::string type = "default";
@@ -160,8 +179,9 @@ Status read_scaling(const Fields& rope, DecoderConfig& c) {
     return {};
   }
   if (type == "yarn") return read_yarn(rope, c, s);
+  if (type == "dynamic") return read_dynamic(rope, c, s);
   if (type != "llama3")
-    return unsupported(fmt::format("RoPE scaling \"{}\"; linear, llama3 and yarn are read", printable(type)));
+    return unsupported(fmt::format("RoPE scaling \"{}\"; linear, llama3, yarn and dynamic are read", printable(type)));
   s.kind = RopeScalingKind::kLlama3;
   HONE_RETURN_IF_ERROR(rope.number("low_freq_factor", s.low_freq_factor));
   HONE_RETURN_IF_ERROR(rope.number("high_freq_factor", s.high_freq_factor));

@@ -19,8 +19,8 @@ namespace hone::model {
 // Data has no holes and no overlaps, and ends where the file does. A dtype but F32, F16 and BF16 is `unsupported`.
 Result<std::vector<Weight>> tensors_of_safetensors(std::span<const std::byte> bytes);
 
-// config.json of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM. qkv_bias and qk_norm are
-// assemble()'s to set.
+// config.json of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM. qk_norm and
+// the biases of qwen2 are assemble()'s to set.
 Result<DecoderConfig> config_of_hugging_face(std::string_view config_json);
 
 // eos_token_id of generation_config.json or config.json: a number or a list. Nothing where there is none.

@@ -1,7 +1,7 @@
 // A model file of any format, read into one description: geometry, weights where they lie in the mapped file, and the
 // tokenizer. Everything a file says is checked before it is used; nothing here copies a weight that is a matrix.
 //
-//   GGUF v2, v3              one file
+//   GGUF v2, v3              one file, or the first of its parts, with the others beside it
 //   safetensors              a folder with config.json, *.safetensors (an index or one file), tokenizer.json; or the
 //                            .safetensors file in it
 //   llama2.c .bin            one file, the legacy format; its tokenizer is tokenizer.bin or tok512.bin beside it, or
@@ -37,8 +37,11 @@ struct LayerWeights {
   Weight q_bias, k_bias, v_bias;  // absent unless qkv_bias
   Weight q_norm, k_norm;          // [D], absent unless qk_norm
   Weight o;                       // [W, heads * D]
+  Weight o_bias;                  // [W], absent unless o_bias
   Weight ff_norm;                 // [W]
   Weight gate, up, down;          // [ff, W], [ff, W], [W, ff]
+  Weight gate_bias, up_bias;      // [ff], absent unless mlp_bias
+  Weight down_bias;               // [W], likewise
 };
 
 struct DecoderWeights {

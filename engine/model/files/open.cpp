@@ -38,6 +38,10 @@ Result<Vocabulary> vocabulary_of(std::span<const std::byte> bytes, std::optional
   if (format_of(bytes) != Format::kGguf) return vocabulary_of_llama2c(bytes, tokens);
   HONE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::parse(bytes));
   HONE_ASSIGN_OR_RETURN(std::optional<Vocabulary> vocabulary, vocabulary_of_gguf(file));
+  HONE_ASSIGN_OR_RETURN(const GgufSplit split, split_of(file));
+  if (!vocabulary && split.number > 0)
+    return not_found(
+        fmt::format("part {} of {} of a model has no tokenizer, name the first one", split.number + 1, split.count));
   if (!vocabulary) return not_found("the file has no tokenizer");
   return std::move(*vocabulary);
 }
@@ -118,6 +122,16 @@ Result<ModelFile> open_checkpoint(const std::string& folder, const std::string& 
   return model;
 }
 
+// `files` keeps them.
+auto other_parts(const std::string& path, Files& files) {
+  return
+      [folder = fs::path(path).parent_path(), &files](const std::string& name) -> Result<std::span<const std::byte>> {
+        HONE_ASSIGN_OR_RETURN(const auto part, MappedFile::open((folder / name).string()));
+        files.push_back(part);
+        return part->bytes();
+      };
+}
+
 Result<ModelFile> open_file(const std::string& path, const OpenOptions& options) {
   std::error_code error;
   if (fs::is_directory(path, error)) return open_checkpoint(path, "", options);
@@ -131,11 +145,14 @@ Result<ModelFile> open_file(const std::string& path, const OpenOptions& options)
     return open_checkpoint(file.parent_path().string(), file.filename().string(), options);
   }
   const bool own = options.tokenizer.empty();
-  HONE_ASSIGN_OR_RETURN(ModelFile model, format == Format::kGguf ? model_of_gguf(bytes, own) : model_of_llama2c(bytes));
   Files files = {mapped};
+  HONE_ASSIGN_OR_RETURN(ModelFile model,
+                        format == Format::kGguf
+                            ? model_of_gguf(bytes, own, {fs::path(path).filename(), other_parts(path, files)})
+                            : model_of_llama2c(bytes));
+  model.identity = identity_of(model.format, files);
   if (format == Format::kLlama2c && own) HONE_RETURN_IF_ERROR(find_llama2c_tokenizer(path, model, files));
   model.weight_bytes = bytes_of(model.weights);
-  model.identity = identity_of(model.format, {mapped});
   model.memory = std::make_shared<const Files>(std::move(files));
   return model;
 }

@@ -58,6 +58,16 @@ std::vector<Form> forms() {
            }),
       form("BiasAndNorm", [](DecoderConfig& c) { c.qk_norm = c.qkv_bias = true, c.heads = c.kv_heads = 3; }),
       form("WindowMha", [](DecoderConfig& c) { c.window = 5, c.kv_heads = 4, c.rope_style = RopeStyle::kHalf; }),
+      form("WindowsInSomeLayers",
+           [](DecoderConfig& c) {
+             c.layers = 3, c.window = 4, c.sliding = {false, true, false};
+           }),
+      form("AllBiases", [](DecoderConfig& c) { c.qkv_bias = c.o_bias = c.mlp_bias = true; }),
+      form("BiasesOfTheMlpApart",
+           [](DecoderConfig& c) {
+             c.mlp_bias = true;
+             c.ff = 40;  // gate and up cannot be interleaved
+           }),
       form("Llama3Mqa",
            [](DecoderConfig& c) {
              c.kv_heads = 1, c.layers = 1, c.rope_theta = 50;
@@ -74,6 +84,16 @@ std::vector<Form> forms() {
              c.rope_dims = 8, c.rope_style = RopeStyle::kHalf;
              c.rope_scaling = {
                  .kind = RopeScalingKind::kYarn, .factor = 4, .original_context = 256, .attention_factor = 1.3};
+           }),
+      form("APartOfNeighbours", [](DecoderConfig& c) { c.rope_dims = 6; }),
+      form("YarnOfAPartOfNeighbours",
+           [](DecoderConfig& c) {
+             c.rope_dims = 8;
+             c.rope_scaling = {.kind = RopeScalingKind::kYarn, .factor = 4, .original_context = 256};
+           }),
+      form("DynamicWithinItsContext",
+           [](DecoderConfig& c) {
+             c.rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_context = 64};
            }),
       form("FactorsOfTheFile",
            [](DecoderConfig& c) {
@@ -248,6 +268,44 @@ TEST(ModelDecoderGraph, BiasesAreEpiloguesOfOneProjection) {
   EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const auto& n) { return n.starts_with("matmul"); }),
             2 * 4 + 1);
   EXPECT_EQ(names.size(), 2u * 9 + 5);  // embedding, two choices of rows, norm, logits
+}
+
+TEST(ModelDecoderGraph, AllBiasesAreEpilogues) {
+  DecoderConfig c = small();
+  c.layers = 2, c.qkv_bias = c.o_bias = c.mlp_bias = true;
+  const std::vector<std::string> names = dispatches_of(c);
+  const auto count = [&](const char* name) { return std::count(names.begin(), names.end(), name); };
+  EXPECT_EQ(count("matmul:matmul+bias"), 2) << "q, k and v";
+  EXPECT_EQ(count("matmul:matmul+bias+residual"), 4) << "o and down";
+  EXPECT_EQ(count("matmul:matmul+bias+swiglu"), 2) << "gate and up";
+  EXPECT_EQ(names.size(), 2u * 9 + 5);
+}
+
+TEST(ModelDecoderGraph, NeighboursOfAPartOfAHeadAreTurnedInOneLaunch) {
+  DecoderConfig whole = small(), part = small();
+  part.rope_dims = 6;
+  EXPECT_EQ(dispatches_of(part), dispatches_of(whole));
+}
+
+TEST(ModelDecoderGraph, EachLayerHasItsOwnWindow) {
+  DecoderConfig c = small();
+  c.window = 4, c.sliding = {true, false};
+  const auto graph = decoder_graph(random_model(c, 1), {.context = 64, .max_batch = 32});
+  ASSERT_TRUE(graph.ok());
+  std::vector<int64_t> windows;
+  for (const graph::NodeId id : graph->order())
+    if (graph->node(id).op == graph::OpKind::attention) windows.push_back(graph->node(id).integer("window"));
+  EXPECT_THAT(windows, testing::ElementsAre(4, 0));
+}
+
+TEST(ModelDecoderGraph, DynamicScalingHasNoLongerContext) {
+  DecoderConfig c = small();
+  c.rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_context = 48};
+  EXPECT_TRUE(decoder_graph(random_model(c, 1), {.context = 48, .max_batch = 8}).ok());
+  const auto longer = decoder_graph(random_model(c, 1), {.context = 49, .max_batch = 8});
+  ASSERT_FALSE(longer.ok());
+  EXPECT_EQ(longer.status().code(), Code::kUnsupported);
+  EXPECT_THAT(longer.status().message(), testing::HasSubstr("beyond 48 tokens"));
 }
 
 TEST(ModelDecoderGraph, SizesThatCannotBeAreRefused) {

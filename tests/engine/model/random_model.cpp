@@ -59,10 +59,16 @@ ModelFile random_model(const DecoderConfig& c, uint64_t seed) {
       l.k_norm = make.norm("k_norm", c.head_dim);
     }
     l.o = make.matrix("o", c.width, q);
+    if (c.o_bias) l.o_bias = make.bias("o_bias", c.width);
     l.ff_norm = make.norm("ff_norm", c.width);
     l.gate = make.matrix("gate", c.ff, c.width);
     l.up = make.matrix("up", c.ff, c.width);
     l.down = make.matrix("down", c.width, c.ff);
+    if (c.mlp_bias) {
+      l.gate_bias = make.bias("gate_bias", c.ff);
+      l.up_bias = make.bias("up_bias", c.ff);
+      l.down_bias = make.bias("down_bias", c.width);
+    }
     file.weights.layers.push_back(std::move(l));
   }
   file.memory = memory;
@@ -161,9 +167,9 @@ void place(std::vector<Row>& rows, const Weight& norm, const DecoderConfig& c) {
 }
 
 Row attend(size_t t, const std::vector<Row>& q, const std::vector<Row>& k, const std::vector<Row>& v,
-           const DecoderConfig& c) {
+           const DecoderConfig& c, int64_t window) {
   const size_t d = static_cast<size_t>(c.head_dim), group = static_cast<size_t>(c.heads / c.kv_heads);
-  const size_t first = c.window > 0 && t >= static_cast<size_t>(c.window) ? t + 1 - static_cast<size_t>(c.window) : 0;
+  const size_t first = window > 0 && t >= static_cast<size_t>(window) ? t + 1 - static_cast<size_t>(window) : 0;
   Row out(q[t].size());
   for (size_t h = 0; h < static_cast<size_t>(c.heads); ++h) {
     const size_t of_q = h * d, of_kv = h / group * d;
@@ -182,7 +188,7 @@ Row attend(size_t t, const std::vector<Row>& q, const std::vector<Row>& k, const
   return out;
 }
 
-void layer(std::vector<Row>& x, const LayerWeights& w, const DecoderConfig& c) {
+void layer(std::vector<Row>& x, const LayerWeights& w, const DecoderConfig& c, int64_t window) {
   std::vector<Row> q, k, v;
   for (Row h : x) {
     normalise(h, w.attention_norm, c.norm_eps);
@@ -193,14 +199,14 @@ void layer(std::vector<Row>& x, const LayerWeights& w, const DecoderConfig& c) {
   place(q, w.q_norm, c);
   place(k, w.k_norm, c);
   for (size_t t = 0; t < x.size(); ++t) {
-    const Row o = times(w.o, attend(t, q, k, v, c));
+    const Row o = times(w.o, attend(t, q, k, v, c, window), w.o_bias);
     for (size_t i = 0; i < o.size(); ++i) x[t][i] += o[i];
     Row h = x[t];
     normalise(h, w.ff_norm, c.norm_eps);
-    const Row gate = times(w.gate, h), up = times(w.up, h);
+    const Row gate = times(w.gate, h, w.gate_bias), up = times(w.up, h, w.up_bias);
     Row act(gate.size());
     for (size_t i = 0; i < act.size(); ++i) act[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-    const Row down = times(w.down, act);
+    const Row down = times(w.down, act, w.down_bias);
     for (size_t i = 0; i < down.size(); ++i) x[t][i] += down[i];
   }
 }
@@ -215,7 +221,8 @@ std::vector<double> naive_logits(const ModelFile& file, std::span<const int32_t>
     const auto row = elements_of(file.weights.embedding).subspan(static_cast<size_t>(id) * width, width);
     x.emplace_back(row.begin(), row.end());
   }
-  for (const LayerWeights& w : file.weights.layers) layer(x, w, c);
+  for (size_t i = 0; i < file.weights.layers.size(); ++i)
+    layer(x, file.weights.layers[i], c, c.sliding.empty() || c.sliding[i] ? c.window : 0);
   normalise(x.back(), file.weights.output_norm, c.norm_eps);
   return times(c.tied_embeddings ? file.weights.embedding : file.weights.output, x.back());
 }

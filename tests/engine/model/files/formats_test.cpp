@@ -22,9 +22,10 @@ struct Named {
   bool turned;  // its rows are in RoPE's order
 };
 constexpr Named kRoles[] = {
-    {&L::attention_norm, false}, {&L::q, true},       {&L::k, true},       {&L::v, false},      {&L::q_bias, true},
-    {&L::k_bias, true},          {&L::v_bias, false}, {&L::q_norm, false}, {&L::k_norm, false}, {&L::o, false},
-    {&L::ff_norm, false},        {&L::gate, false},   {&L::up, false},     {&L::down, false}};
+    {&L::attention_norm, false}, {&L::q, true},        {&L::k, true},         {&L::v, false},      {&L::q_bias, true},
+    {&L::k_bias, true},          {&L::v_bias, false},  {&L::q_norm, false},   {&L::k_norm, false}, {&L::o, false},
+    {&L::o_bias, false},         {&L::ff_norm, false}, {&L::gate, false},     {&L::up, false},     {&L::down, false},
+    {&L::gate_bias, false},      {&L::up_bias, false}, {&L::down_bias, false}};
 
 // Rows as RoPE in halves has them, of rows as RoPE of neighbours has them: pair j is rows 2j, 2j + 1 there, and
 // j, j + d/2 here.
@@ -68,7 +69,10 @@ void expect_same_config(const DecoderConfig& a, const DecoderConfig& b) {
   EXPECT_EQ(sizes(a), sizes(b));
   EXPECT_NEAR(a.norm_eps, b.norm_eps, 1e-12);  // GGUF has f32
   EXPECT_NEAR(a.rope_theta, b.rope_theta, 1e-3);
+  EXPECT_EQ(a.sliding, b.sliding);
   EXPECT_EQ(a.qkv_bias, b.qkv_bias);
+  EXPECT_EQ(a.o_bias, b.o_bias);
+  EXPECT_EQ(a.mlp_bias, b.mlp_bias);
   EXPECT_EQ(a.qk_norm, b.qk_norm);
   EXPECT_EQ(a.tied_embeddings, b.tied_embeddings);
 }
@@ -88,9 +92,14 @@ synthetic::SyntheticModel random_model(Random& random) {
   c.vocabulary = random.between(300, 400);
   c.context = random.between(1, 100);
   c.tied_embeddings = random.chance(50);
-  c.qkv_bias = c.architecture == "qwen2";
+  const bool may_have_bias = c.architecture == "llama" || c.architecture == "qwen3";
+  c.o_bias = may_have_bias && random.chance(50);
+  c.qkv_bias = c.architecture == "qwen2" || c.o_bias;
+  c.mlp_bias = c.architecture == "llama" && random.chance(50);
   c.qk_norm = c.architecture == "qwen3";
   c.window = c.architecture == "llama" || random.chance(50) ? 0 : random.between(1, 50);
+  if (c.window > 0 && c.layers > 1 && random.chance(50))
+    for (int64_t i = 0; i < c.layers; ++i) c.sliding.push_back((i + c.layers) % 2 == 0);
   c.rope_theta = random.chance(50) ? 10000 : 1e6;
   m.dtype = random.one_of({DType::kF32, DType::kF16, DType::kBf16});
   m.seed = random.next();

@@ -274,10 +274,8 @@ TEST(ModelFilesHostile, GgufThatIsNoLlamaDecoder) {
   refused(key("llama.expert_count", 8), Code::kUnsupported, "metadata \"llama.expert_count\" is 8");
   refused(real("llama.logit_scale", 0.5), Code::kUnsupported, "llama.logit_scale");
   refused(real("llama.attn_logit_softcapping", 50), Code::kUnsupported, "softcapping");
-  refused(key("llama.attention.sliding_window_pattern", 6), Code::kUnsupported, "sliding_window_pattern");
   refused([](GgufWriter& w) { w.flag("llama.attention.causal", false); }, Code::kUnsupported, "not causal");
   refused([](GgufWriter& w) { w.text("general.type", "adapter"); }, Code::kUnsupported, "type \"adapter\"");
-  refused(key("split.count", 3), Code::kUnsupported, "one of 3 parts");
   refused(key("llama.expert_count", 0), Code::kInvalidArgument, "\"llama.block_count\" is missing");
   refused([](GgufWriter& w) { w.text("llama.block_count", "many"); }, Code::kInvalidArgument,
           "metadata \"llama.block_count\" is not an integer");
@@ -297,6 +295,8 @@ TEST(ModelFilesHostile, GgufThatIsNoLlamaDecoder) {
         Code::kUnsupported, what);
   };
   scaling([](GgufWriter& w) { w.text("llama.rope.scaling.type", "longrope"); }, "is \"longrope\"");
+  scaling([](GgufWriter& w) { w.u32("llama.attention.sliding_window", 4), w.f32("llama.rope.freq_base_swa", 1e6F); },
+          "\"llama.rope.freq_base_swa\": RoPE that differs between layers");
   scaling([](GgufWriter& w) { w.f32("llama.rope.scaling.attn_factor", 2); }, "attn_factor\" without yarn");
   scaling(
       [](GgufWriter& w) {

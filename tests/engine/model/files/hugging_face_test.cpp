@@ -66,17 +66,37 @@ TEST(ModelFilesConfig, OfRealModels) {
   EXPECT_EQ(config_of(with(kMistral, "sliding_window", nullptr)).window, 0);
 }
 
-TEST(ModelFilesConfig, WindowsThatAllLayersHave) {
+TEST(ModelFilesConfig, WindowsByLayer) {
+  const auto windows = [](const Json& json) {
+    const DecoderConfig c = config_of(json);
+    std::vector<int64_t> all;
+    for (size_t i = 0; i < static_cast<size_t>(c.layers); ++i) all.push_back(window_of(c, i));
+    return all;
+  };
+  const auto last = [](size_t count) {
+    std::vector<int64_t> all(24);
+    std::fill(all.end() - static_cast<ptrdiff_t>(count), all.end(), 32768);
+    return all;
+  };
   Json qwen = with(kQwen25, "use_sliding_window", true);
-  EXPECT_THAT(config_of_hugging_face(qwen.dump()).status().message(), HasSubstr("a sliding window in 3 of 24 layers"));
-  EXPECT_EQ(config_of(with(qwen, "max_window_layers", 24)).window, 0);
-  EXPECT_EQ(config_of(with(qwen, "max_window_layers", 0)).window, 32768);
+  EXPECT_EQ(windows(qwen), last(3)) << "max_window_layers is 21";
+  EXPECT_EQ(windows(with(qwen, "max_window_layers", 24)), last(0));
+  EXPECT_EQ(windows(with(qwen, "max_window_layers", 28)), last(0));
+  EXPECT_EQ(windows(with(qwen, "max_window_layers", 0)), last(24));
+  EXPECT_EQ(windows(kQwen25), last(0));
+  EXPECT_EQ(windows(with(kMistral, "max_window_layers", 4)), std::vector<int64_t>(32, 4096));
   Json types = Json::array();
   for (int i = 0; i < 24; ++i) types.push_back("full_attention");
   EXPECT_EQ(config_of(with(qwen, "layer_types", types)).window, 0);
   types[3] = "sliding_attention";
+  std::vector<int64_t> fourth(24);
+  fourth[3] = 32768;
+  EXPECT_EQ(windows(with(qwen, "layer_types", types)), fourth);
+  EXPECT_EQ(windows(with(kQwen25, "layer_types", types)), last(0)) << "use_sliding_window is false";
+  types.push_back("full_attention");
   EXPECT_THAT(config_of_hugging_face(with(qwen, "layer_types", types).dump()).status().message(),
-              HasSubstr("in 1 of 24"));
+              HasSubstr("layer_types are 25, num_hidden_layers is 24"));
+  types.erase(24);
   types[3] = "linear_attention";
   EXPECT_EQ(config_of_hugging_face(with(qwen, "layer_types", types).dump()).status().code(), Code::kUnsupported);
 }
@@ -100,6 +120,34 @@ TEST(ModelFilesConfig, RopeInBothSpellings) {
   EXPECT_EQ(config_of(with(kLlama32, "partial_rotary_factor", 0.5)).rope_dims, 32);
 }
 
+TEST(ModelFilesConfig, Biases) {
+  const auto biases = [](const Json& json) {
+    const DecoderConfig c = config_of(json);
+    return std::vector<bool>{c.qkv_bias, c.o_bias, c.mlp_bias};
+  };
+  const Json both = {{"attention_bias", true}, {"mlp_bias", true}};
+  const auto with_both = [&](Json json) {
+    json.update(both);
+    return json;
+  };
+  EXPECT_EQ(biases(kLlama32), (std::vector{false, false, false}));
+  EXPECT_EQ(biases(with_both(kLlama32)), (std::vector{true, true, true}));
+  EXPECT_EQ(biases(with_both(kMistral)), (std::vector{false, false, false})) << "its class has none";
+  EXPECT_EQ(biases(with_both(kQwen25)), (std::vector{false, false, false})) << "its own are always there";
+  Json qwen3 = with(with_both(kQwen25), "architectures", {"Qwen3ForCausalLM"});
+  EXPECT_EQ(biases(qwen3), (std::vector{true, true, false}));
+}
+
+TEST(ModelFilesConfig, DynamicScalingIsThatOfItsContext) {
+  const DecoderConfig c = config_of(with(kLlama32, "rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}));
+  EXPECT_EQ(c.rope_scaling.kind, RopeScalingKind::kDynamic);
+  EXPECT_EQ(c.rope_scaling.original_context, 131072);
+  const DecoderConfig stretched =
+      config_of(with(kLlama32, "rope_scaling",
+                     {{"rope_type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 4096}}));
+  EXPECT_EQ(stretched.context, 4096) << "longer texts are turned by their length";
+}
+
 TEST(ModelFilesConfig, Refusals) {
   const auto refused = [](const Json& json, Code code, const char* what) {
     const Result<DecoderConfig> config = config_of_hugging_face(json.dump());
@@ -119,8 +167,10 @@ TEST(ModelFilesConfig, Refusals) {
   refused(with(kQwen25, "hidden_size", 897), Code::kInvalidArgument, "hidden_size (897) is not a multiple");
   refused(with(kLlama32, "rope_theta", "high"), Code::kInvalidArgument, "\"rope_theta\" must be a number");
   refused(with(kLlama32, "tie_word_embeddings", 1), Code::kInvalidArgument, "true or false");
-  refused(with(kLlama32, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), Code::kUnsupported,
-          "RoPE scaling \"dynamic\"");
+  refused(with(kLlama32, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}, {"alpha", 1000}}), Code::kUnsupported,
+          "RoPE scaling \"dynamic\" with alpha");
+  refused(with(kLlama32, "rope_scaling", {{"type", "longrope"}, {"factor", 2}}), Code::kUnsupported,
+          "RoPE scaling \"longrope\"");
   refused(with(kLlama32, "rope_scaling", {{"type", "linear"}}), Code::kInvalidArgument,
           "\"rope_scaling.factor\" is missing");
   refused(with(kLlama32, "rope_scaling", {{"type", "llama3"}, {"factor", 2}}), Code::kInvalidArgument,
