@@ -49,6 +49,12 @@ class Resume : public NeedsCode {
     return run_hone(args, setting);
   }
 
+  // What says on stderr that a problem's first round is stored. A moment that is named by what has happened, not by the
+  // clock, comes on any machine.
+  static std::string first_round_of(const std::string& rows) {
+    return "event=round problem=\"matmul:f32:" + rows + "n=64,k=64\"";
+  }
+
   std::string database() const { return (scratch_ / "hone.db").string(); }
 
   // Rounds in the database, of all runs.
@@ -94,6 +100,7 @@ TEST_F(Resume, D3KilledTwentyTimesAtRandomMomentsLosesAtMostTheRoundUnderWay) {
     const int after = std::uniform_int_distribution<int>(0, 700)(random);
     SCOPED_TRACE("kill " + std::to_string(kill) + " after " + std::to_string(after) + " ms");
     const Outcome killed = tune("9s", {.signal = SIGKILL, .signal_at = "peak", .signal_after_ms = after});
+    if (killed.code == 0) break;  // on a busy machine what was spent may reach the budget before the last kill
     ASSERT_EQ(killed.code, 128 + SIGKILL) << killed.err;
     acknowledged += count(killed.err, "event=round ");
     if (!fs::exists(database())) continue;
@@ -110,11 +117,11 @@ TEST_F(Resume, D3KilledTwentyTimesAtRandomMomentsLosesAtMostTheRoundUnderWay) {
 }
 
 TEST_F(Resume, TheSameCommandGoesOnWhereItWasKilled) {
-  const Outcome killed = tune("6s", {.signal = SIGKILL, .signal_at = "[3/6]", .signal_after_ms = 300});
+  const Outcome killed = tune("6s", {.signal = SIGKILL, .signal_at = first_round_of("m=12,")});
   ASSERT_EQ(killed.code, 128 + SIGKILL) << killed.err;
   const std::map<std::string, int64_t> decided = stored_decisions();
-  ASSERT_GE(decided.size(), 2u);
-  ASSERT_LT(decided.size(), 6u);
+  ASSERT_GE(decided.size(), 2u) << killed.err;
+  ASSERT_LT(decided.size(), 6u) << killed.err;
   const int before = stored_rounds();
 
   const Outcome second = tune("6s");
@@ -143,7 +150,7 @@ TEST_F(Resume, TheSameCommandGoesOnWhereItWasKilled) {
 }
 
 TEST_F(Resume, InterruptedIsTakenUpAndFreshIsNot) {
-  const Outcome interrupted = tune("6s", {.signal = SIGINT, .signal_at = "[2/6]", .signal_after_ms = 200});
+  const Outcome interrupted = tune("6s", {.signal = SIGINT, .signal_at = first_round_of("m=8,")});
   ASSERT_EQ(interrupted.code, 130) << interrupted.err;
   EXPECT_THAT(interrupted.err, HasSubstr("the same command takes it up again"));
   const Outcome fresh = tune("600ms", {}, {"--fresh"});

@@ -65,7 +65,8 @@ void collect(Outcome& outcome, int out, int err, pid_t child, const Setting& set
   Clock::time_point due = never;
   bool sent = setting.signal == 0;
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-    if (!sent && due == never && outcome.err.find(setting.signal_at) != std::string::npos)
+    const auto shows = [&](const std::string& text) { return text.find(setting.signal_at) != std::string::npos; };
+    if (!sent && due == never && (shows(outcome.err) || shows(outcome.out)))
       due = Clock::now() + std::chrono::milliseconds(setting.signal_after_ms);
     if (!sent && Clock::now() >= due) {
       kill(child, setting.signal);

@@ -21,7 +21,7 @@ struct Setting {
   std::string in_file = "";                     // stdin comes from there
   int64_t file_limit = 0;                       // > 0: no file may grow beyond, as on a full disk
   bool terminal = false;                        // stderr is a terminal
-  int signal = 0;                               // sent when stderr has shown `signal_at`
+  int signal = 0;                               // sent when stdout or stderr has shown `signal_at`
   std::string signal_at = "";
   int signal_after_ms = 0;  // and not before so long after that
 };

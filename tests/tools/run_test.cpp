@@ -298,7 +298,7 @@ TEST_F(ToolsRun, NoNumberNamesTheModel) {
 TEST_F(ToolsRun, AnInterruptKeepsWhatThereIs) {
   // The model is small and ends nothing by itself: it is still at it when the signal comes.
   const Outcome o = run({"-p", "Once upon a time", "-n", "100000", "--context", "100000", "--ignore-eos"},
-                        {.signal = SIGINT, .signal_at = "", .signal_after_ms = 700});
+                        {.signal = SIGINT, .signal_at = "there"});
   EXPECT_EQ(o.code, 130) << o.err;
   EXPECT_TRUE(o.out.ends_with("\n")) << "it ends as ever";
 }
