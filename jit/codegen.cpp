@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/base/machine.h"
 #include "engine/base/printable.h"
 #include "jit/fault.h"
 #include "jit/llvm/pipelines.h"
@@ -35,6 +36,30 @@ std::vector<CodeGenerator*> compiling_generators() {
   for (CodeGenerator* g : code_generators())
     if (g->name() != "interp") all.push_back(g);
   return all;
+}
+
+namespace {
+
+// Read once: what this CPU has does not change, and asking the OS for the rest of a Machine takes a millisecond.
+const FeatureSet& features_here() {
+  static const FeatureSet features = [] {
+    const Result<Machine> machine = detect_machine();
+    return machine.ok() ? machine->features : FeatureSet{};
+  }();
+  return features;
+}
+
+}  // namespace
+
+Status check_features(const ir::Kernel& kernel, Isa isa, const CompileOptions& options) {
+  const FeatureSet needed = ir::required_features(kernel);
+  if (needed == FeatureSet{}) return {};
+  const std::string what = "kernel '" + kernel.name + "' works on pairs of bf16, which takes AVX512_BF16: ";
+  if (!isa_info(isa).required.has(Feature::kAvx512F))
+    return unsupported(what + std::string(isa_info(isa).name) + " has no such instructions");
+  if (!(options.cpu ? *options.cpu : features_here()).contains(needed))
+    return unsupported(what + "the CPU that the code is for lacks it");
+  return {};
 }
 
 #ifndef HONE_WITH_LLVM

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +35,14 @@ struct CompileOptions {
   // Whether the code may come from the cache on disk (jit/cache), and is left there. false: it is made now, for those
   // who measure or study the making.
   bool cached = true;
+  // Features of the CPU that code is for; those that neither `isa` nor the kernel needs do not matter. Without: those
+  // of this CPU, as far as HONE_CPU leaves them.
+  std::optional<FeatureSet> cpu = std::nullopt;
 };
+
+// May machine code of the kernel be made for such a CPU? Error: unsupported, naming what the CPU or the ISA lacks
+// (ir::required_features). For code generators; the interpreter needs nothing.
+Status check_features(const ir::Kernel& kernel, Isa isa, const CompileOptions& options);
 
 class CodeGenerator {
  public:
@@ -49,8 +57,8 @@ class CodeGenerator {
   // implies it.
   virtual bool emits(Isa) const { return true; }
   // Compiles a verified kernel; for an ISA that this CPU lacks the result may be looked at, not run. Thread safe.
-  // Errors: unsupported (an ISA that it does not emit, a lane count or op the ISA lacks), resource_exhausted
-  // (executable memory refused; names the system call and errno), internal.
+  // Errors: unsupported (an ISA that it does not emit, a lane count or op that the ISA or the CPU lacks),
+  // resource_exhausted (executable memory refused; names the system call and errno), internal.
   virtual Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
                                                           const CompileOptions& options) = 0;
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa) {

@@ -38,7 +38,7 @@ bool commutes(asmjit::InstId id) {
 }
 bool takes_memory(asmjit::InstId id) {
   return commutes(id) || id == x86::Inst::kIdVsubps || id == x86::Inst::kIdVdivps || id == x86::Inst::kIdVminps ||
-         id == x86::Inst::kIdVmaxps || id == x86::Inst::kIdVpsubd;
+         id == x86::Inst::kIdVmaxps || id == x86::Inst::kIdVpsubd || id == x86::Inst::kIdVcvtne2ps2bf16;
 }
 
 // The instruction to use when an operand goes to last place, where x86 takes memory.
@@ -48,11 +48,12 @@ struct Form {
 };
 
 // Of `user` for its operand that is the register `id`; nothing when there is no such form, or it has memory already.
-// 231 is a = b * c + a; 213 is a = b * a + c; 132 is a = a * c + b.
+// 231 is a = b * c + a, as are products of pairs; 213 is a = b * a + c; 132 is a = a * c + b.
 std::optional<Form> form_with_last(const InstNode& user, uint32_t id) {
   if (user.opCount() != 3 || user.hasExtraReg() || user.op(1).isMem() || user.op(2).isMem()) return std::nullopt;
   const bool second = is_register(user.op(1), id), third = is_register(user.op(2), id);
-  const bool fma231 = user.id() == x86::Inst::kIdVfmadd231ps, fma213 = user.id() == x86::Inst::kIdVfmadd213ps;
+  const bool fma231 = user.id() == x86::Inst::kIdVfmadd231ps || user.id() == x86::Inst::kIdVdpbf16ps;
+  const bool fma213 = user.id() == x86::Inst::kIdVfmadd213ps;
   if (second == third || ((fma231 || fma213) && is_register(user.op(0), id))) return std::nullopt;
   if (!fma231 && !fma213 && !takes_memory(user.id())) return std::nullopt;
   if (third) return Form{user.id(), false};

@@ -161,8 +161,10 @@ class AsmjitGenerator final : public CodeGenerator {
   }
   bool targets(Isa isa) const override { return emits(isa) && (isa == Isa::kAvx512 ? avx512_ : avx2_); }
   bool emits(Isa isa) const override { return isa_info(isa).arch == Arch::kX86_64; }
-  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa, const CompileOptions&) override {
+  Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
+                                                  const CompileOptions& options) override {
     if (!emits(isa)) return unsupported("asmjit emits no code for " + std::string(isa_info(isa).name));
+    HONE_RETURN_IF_ERROR(check_features(kernel, isa, options));
     try {
       return compile_kernel(kernel, isa);
     } catch (const std::bad_alloc&) {

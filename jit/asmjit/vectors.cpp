@@ -171,6 +171,18 @@ void VectorEmitter::emit(const ir::Fma& op) {
   }
 }
 
+// The elements of the last operand come first.
+void VectorEmitter::emit(const ir::Pairs& op) {
+  const Vec a = use(op.a), b = use(op.b), dst = def(op.dst);
+  cc_.vcvtne2ps2bf16(dst, b, a);
+}
+
+void VectorEmitter::emit(const ir::DotPairs& op) {
+  const Vec a = use(op.a), b = use(op.b), c = use(op.c), dst = def(op.dst);
+  if (dst.id() != c.id()) cc_.vmovaps(dst, c);
+  cc_.vdpbf16ps(dst, a, b);
+}
+
 void VectorEmitter::emit(const ir::Unary& op) {
   const Vec src = use(op.src), dst = def(op.dst);
   const int lanes = type(op.dst).lanes;

@@ -59,6 +59,8 @@ class VectorEmitter {
   void emit(const ir::Store& op);
   void emit(const ir::Binary& op);
   void emit(const ir::Fma& op);
+  void emit(const ir::Pairs& op);
+  void emit(const ir::DotPairs& op);
   void emit(const ir::Unary& op);
   void emit(const ir::Compare& op);
   void emit(const ir::Select& op);

@@ -95,6 +95,9 @@ class LlvmLowering {
   void emit(const ir::Store& n);
   void emit(const ir::Binary& n);
   void emit(const ir::Fma& n);
+  void emit(const ir::Pairs& n);
+  void emit(const ir::DotPairs& n);
+  void set_pairs(const ir::RegRef& r, llvm::Value* v);
   void emit(const ir::Unary& n);
   void emit(const ir::Compare& n);
   void emit(const ir::Select& n);

@@ -41,13 +41,24 @@ struct InstructionSelection : llvm::TargetPassConfig {
   using TargetPassConfig::addCoreISelPasses;
 };
 
-void set_attributes(llvm::Function& f, const LlvmTarget& target) {
+std::string feature_string(const LlvmMachine& machine) {
+  std::string text(machine.also);
+  for (const std::string& name : machine.features) text += "+" + name + ",";
+  return text;
+}
+
+// More than the ISA requires is enabled only where the kernel asks for it.
+void set_attributes(llvm::Function& f, const ir::Kernel& kernel, const LlvmTarget& target) {
   const IsaInfo& isa = isa_info(target.isa);
+  const LlvmMachine machine = llvm_machine(isa, target.tune);
+  std::string features = feature_string(machine);
+  for (const std::string& name : ir::required_features(kernel).names()) features += "+" + name + ",";
+  if (ir::required_features(kernel) != FeatureSet{}) f.addFnAttr("target-features", features);
   const std::string bits = std::to_string(isa.vector_bits);
   f.addFnAttr(llvm::Attribute::NoUnwind);
   f.addFnAttr("prefer-vector-width", bits);
   f.addFnAttr("min-legal-vector-width", bits);
-  f.addFnAttr("tune-cpu", llvm_machine(isa, target.tune).tune);
+  f.addFnAttr("tune-cpu", machine.tune);
 }
 
 // Without a handler LLVM would end the process on an error diagnostic.
@@ -128,13 +139,7 @@ llvm::CodeGenOptLevel level_of(LlvmPipeline pipeline) {
   return llvm::CodeGenOptLevel::Default;
 }
 
-std::string feature_string(const LlvmMachine& machine) {
-  std::string text(machine.also);
-  for (const std::string& name : machine.features) text += "+" + name + ",";
-  return text;
-}
-
-// Only what the ISA names is enabled; LLVM never looks at the host.
+// Only what the ISA names is enabled, unless a kernel asks for more (set_attributes); LLVM never looks at the host.
 Result<std::unique_ptr<llvm::LLVMTargetMachine>> make_machine(const LlvmTarget& wanted) {
   const LlvmMachine machine = llvm_machine(isa_info(wanted.isa), wanted.tune);
   HONE_ASSIGN_OR_RETURN(const llvm::Target* target, find_llvm_target(machine.triple));
@@ -223,7 +228,7 @@ Result<LlvmObject> LlvmCompiler::compile(const ir::Kernel& kernel, const LlvmTar
   LlvmObject object;
   object.symbol = kernel_symbol(kernel.name, generator_name(target.pipeline));
   HONE_RETURN_IF_ERROR(LlvmLowering(kernel, isa_info(target.isa), module).lower(object.symbol));
-  set_attributes(*module.getFunction(object.symbol), target);
+  set_attributes(*module.getFunction(object.symbol), kernel, target);
   optimise(module, machine, target.pipeline);
   if (dump_enabled()) HONE_RETURN_IF_ERROR(describe(machine, module, target, object));
   llvm::SmallVector<char, 0> bytes;

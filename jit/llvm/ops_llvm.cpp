@@ -163,6 +163,23 @@ void LlvmLowering::emit(const ir::Fma& n) {
   set(n.dst, target_->fma(a, b, get(n.c)));
 }
 
+void LlvmLowering::emit(const ir::Pairs& n) {
+  llvm::Value* a = get(n.a);
+  set_pairs(n.dst, target_->pairs(a, get(n.b)));
+}
+
+void LlvmLowering::emit(const ir::DotPairs& n) {
+  llvm::Value* a = get(n.a);
+  llvm::Value* b = get(n.b);
+  set_pairs(n.dst, target_->dot_pairs(a, b, get(n.c)));
+}
+
+void LlvmLowering::set_pairs(const ir::RegRef& r, llvm::Value* v) {
+  if (v != nullptr) return set(r, v);
+  fail(unsupported("kernel '" + kernel_.name + "' works on pairs of bf16; " + std::string(isa_.name) +
+                   " has no instructions for them"));
+}
+
 void LlvmLowering::emit(const ir::Unary& n) {
   llvm::Value* v = get(n.src);
   llvm::Type* type = type_of(reg_type(n.dst));

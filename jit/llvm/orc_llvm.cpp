@@ -145,6 +145,7 @@ class LlvmGenerator final : public CodeGenerator {
 
   Result<std::unique_ptr<CompiledKernel>> compile(const ir::Kernel& kernel, Isa isa,
                                                   const CompileOptions& options) override {
+    HONE_RETURN_IF_ERROR(check_features(kernel, isa, options));
     HONE_RETURN_IF_ERROR(exec_memory_available());
     const auto start = std::chrono::steady_clock::now();
     const LlvmTarget target{.isa = isa, .tune = "", .pipeline = pipeline_.pipeline};

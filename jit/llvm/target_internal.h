@@ -59,6 +59,10 @@ class TargetOps {
   virtual llvm::Value* greater(llvm::Value* a, llvm::Value* b) = 0;
   // a * b + c, rounded once.
   virtual llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) = 0;
+  // ir::Pairs and ir::DotPairs: two vectors of f32 as one of pairs (s32), and products of pairs added to c. Null: the
+  // architecture has no such instructions.
+  virtual llvm::Value* pairs(llvm::Value*, llvm::Value*) { return nullptr; }
+  virtual llvm::Value* dot_pairs(llvm::Value*, llvm::Value*, llvm::Value*) { return nullptr; }
   // f32 -> s32 to nearest even; out of range or NaN: 0x80000000.
   virtual llvm::Value* to_int(llvm::Value* v, int lanes) = 0;
   // Row 0 <= row < kRowsPerPointer. So many rows share a pointer, and index registers among all pointers.

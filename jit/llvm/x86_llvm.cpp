@@ -60,6 +60,24 @@ class X86Ops final : public TargetOps {
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
   }
 
+  // The elements of the last operand come first.
+  llvm::Value* pairs(llvm::Value* a, llvm::Value* b) override {
+    const unsigned lanes = lanes_of(a->getType());
+    const ID id = lanes == 16  ? llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512
+                  : lanes == 8 ? llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_256
+                               : llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_128;
+    return b_.CreateBitCast(b_.CreateIntrinsic(id, {}, {b, a}), llvm::FixedVectorType::get(b_.getInt32Ty(), lanes));
+  }
+
+  llvm::Value* dot_pairs(llvm::Value* a, llvm::Value* b, llvm::Value* c) override {
+    const unsigned lanes = lanes_of(c->getType());
+    const ID id = lanes == 16  ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512
+                  : lanes == 8 ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256
+                               : llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128;
+    llvm::Type* halves = llvm::FixedVectorType::get(b_.getBFloatTy(), 2 * lanes);
+    return b_.CreateIntrinsic(id, {}, {c, b_.CreateBitCast(a, halves), b_.CreateBitCast(b, halves)});
+  }
+
   // LLVM's own conversions truncate, and are poison out of range.
   llvm::Value* to_int(llvm::Value* v, int lanes) override {
     switch (lanes) {

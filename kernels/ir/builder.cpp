@@ -117,6 +117,10 @@ void Builder::binary(BinaryOp op, RegRef dst, RegRef a, RegRef b) {
 void Builder::fma(RegRef dst, RegRef a, RegRef b, RegRef c) {
   push({Fma{std::move(dst), std::move(a), std::move(b), std::move(c)}});
 }
+void Builder::pairs(RegRef dst, RegRef a, RegRef b) { push({Pairs{std::move(dst), std::move(a), std::move(b)}}); }
+void Builder::dot_pairs(RegRef dst, RegRef a, RegRef b, RegRef c) {
+  push({DotPairs{std::move(dst), std::move(a), std::move(b), std::move(c)}});
+}
 void Builder::unary(UnaryOp op, RegRef dst, RegRef src, int imm) {
   push({Unary{op, std::move(dst), std::move(src), imm}});
 }

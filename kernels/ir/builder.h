@@ -46,6 +46,8 @@ class Builder {
   void store(Access dst, RegRef src, RegRef mask = {});
   void binary(BinaryOp op, RegRef dst, RegRef a, RegRef b);
   void fma(RegRef dst, RegRef a, RegRef b, RegRef c);
+  void pairs(RegRef dst, RegRef a, RegRef b);
+  void dot_pairs(RegRef dst, RegRef a, RegRef b, RegRef c);
   void unary(UnaryOp op, RegRef dst, RegRef src, int imm = 0);
   void compare(CompareOp op, RegRef mask, RegRef a, RegRef b);
   void select(RegRef dst, RegRef mask, RegRef a, RegRef b);

@@ -112,6 +112,8 @@ class CheckedRun {
   }
   void step(const Stmt& s, const Binary& n) { read(s, n.a), read(s, n.b), write(s, n.dst); }
   void step(const Stmt& s, const Fma& n) { read(s, n.a), read(s, n.b), read(s, n.c), write(s, n.dst); }
+  void step(const Stmt& s, const Pairs& n) { read(s, n.a), read(s, n.b), write(s, n.dst); }
+  void step(const Stmt& s, const DotPairs& n) { read(s, n.a), read(s, n.b), read(s, n.c), write(s, n.dst); }
   void step(const Stmt& s, const Unary& n) { read(s, n.src), write(s, n.dst); }
   void step(const Stmt& s, const Compare& n) { read(s, n.a), read(s, n.b), write(s, n.dst); }
   void step(const Stmt& s, const Select& n) { read(s, n.mask), read(s, n.a), read(s, n.b), write(s, n.dst); }

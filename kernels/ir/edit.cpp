@@ -20,6 +20,8 @@ Parts parts(Broadcast& s) { return {{&s.dst}, {&s.src}, {}}; }
 Parts parts(Store& s) { return {{&s.src, &s.mask}, {&s.dst}, {}}; }
 Parts parts(Binary& s) { return {{&s.dst, &s.a, &s.b}, {}, {}}; }
 Parts parts(Fma& s) { return {{&s.dst, &s.a, &s.b, &s.c}, {}, {}}; }
+Parts parts(Pairs& s) { return {{&s.dst, &s.a, &s.b}, {}, {}}; }
+Parts parts(DotPairs& s) { return {{&s.dst, &s.a, &s.b, &s.c}, {}, {}}; }
 Parts parts(Unary& s) { return {{&s.dst, &s.src}, {}, {}}; }
 Parts parts(Compare& s) { return {{&s.dst, &s.a, &s.b}, {}, {}}; }
 Parts parts(Select& s) { return {{&s.dst, &s.mask, &s.a, &s.b}, {}, {}}; }

@@ -32,6 +32,8 @@ enum class FlatCode : uint8_t {
   kAddS32,
   kSubS32,
   kFma,
+  kPairs,
+  kDotPairs,
   kMove,
   kNeg,
   kAbs,

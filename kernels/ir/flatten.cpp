@@ -129,6 +129,17 @@ class Flattener {
           .b = slot(s.b),
           .c = slot(s.c)});
   }
+  void statement(const Pairs& s) {
+    emit({.code = FlatCode::kPairs, .lanes = lanes(s.dst), .dst = slot(s.dst), .a = slot(s.a), .b = slot(s.b)});
+  }
+  void statement(const DotPairs& s) {
+    emit({.code = FlatCode::kDotPairs,
+          .lanes = lanes(s.dst),
+          .dst = slot(s.dst),
+          .a = slot(s.a),
+          .b = slot(s.b),
+          .c = slot(s.c)});
+  }
   void statement(const Unary& s) {
     static constexpr FlatCode kCodes[] = {FlatCode::kMove,  FlatCode::kNeg,   FlatCode::kAbs,
                                           FlatCode::kRound, FlatCode::kToInt, FlatCode::kToFloat,

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "engine/base/half.h"
+#include "kernels/ir/bf16_pairs.h"
 #include "kernels/ir/flat_internal.h"
 
 #if defined(__x86_64__)
@@ -120,6 +121,16 @@ HONE_INLINE void store(const Frame& f, const FlatOp& op) {
   }
 }
 
+HONE_INLINE void pairs(const Frame& f, const FlatOp& op) {
+  uint16_t halves[2 * kLanes];
+  for (int i = 0; i < op.lanes; ++i) {
+    halves[i] = round_to_bf16(f.reg(op.a).u[i]);
+    halves[op.lanes + i] = round_to_bf16(f.reg(op.b).u[i]);
+  }
+  Vector& d = f.reg(op.dst);
+  for (int i = 0; i < op.lanes; ++i) d.u[i] = bf16_pair(halves[2 * i], halves[2 * i + 1]);
+}
+
 HONE_INLINE void permute(const Frame& f, const FlatOp& op) {
   const std::array<int, 16>& map = f.program.maps[static_cast<size_t>(op.imm)];
   const Vector both[2] = {f.reg(op.a), f.reg(op.b)};
@@ -207,6 +218,15 @@ HONE_INLINE void execute(const Frame& f) {
         const Vector &a = f.reg(op->a), &b = f.reg(op->b), &c = f.reg(op->c);
         for (int i = 0; i < kLanes; ++i)
           d.u[i] = as_bits(__builtin_fmaf(as_float(a.u[i]), as_float(b.u[i]), as_float(c.u[i])));
+        break;
+      }
+      case FlatCode::kPairs:
+        pairs(f, *op);
+        break;
+      case FlatCode::kDotPairs: {
+        Vector& d = f.reg(op->dst);
+        const Vector &a = f.reg(op->a), &b = f.reg(op->b), &c = f.reg(op->c);
+        for (int i = 0; i < op->lanes; ++i) d.u[i] = as_bits(dot_bf16_pairs(a.u[i], b.u[i], as_float(c.u[i])));
         break;
       }
       case FlatCode::kMove:

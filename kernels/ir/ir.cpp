@@ -1,7 +1,25 @@
 // Facts about a kernel that callers need.
 #include "kernels/ir/ir.h"
 
+#include "kernels/ir/edit.h"
+
 namespace hone::ir {
+namespace {
+
+bool has_pairs(const Block& statements) {
+  for (const Stmt& s : statements) {
+    if (std::holds_alternative<Pairs>(s.node) || std::holds_alternative<DotPairs>(s.node)) return true;
+    for (const Block* body : bodies(const_cast<Stmt&>(s)))
+      if (has_pairs(*body)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+FeatureSet required_features(const Kernel& kernel) {
+  return has_pairs(kernel.body) ? FeatureSet{Feature::kAvx512Bf16} : FeatureSet{};
+}
 
 int64_t workspace_bytes(const Buffer& buffer) {
   int64_t last = 0;

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/isa.h"
 #include "kernels/ir/affine.h"
 
 namespace hone::ir {
@@ -150,6 +151,22 @@ struct Fma {
   RegRef dst, a, b, c;
 };
 
+// A pair of bf16 is one 32-bit element: one in the low half, its successor in the high half. Registers and buffers of
+// pairs are s32, their bits. Both ops have 4, 8 or 16 lanes, and are what AVX512_BF16 computes bit for bit: MXCSR does
+// not matter to them, denormal operands are zeros of their sign, and so are denormal results.
+
+// Of the 2L elements of a followed by b (f32), dst lane i (s32, L lanes) holds elements 2i (low) and 2i + 1 (high),
+// each rounded to nearest, ties to even; a NaN stays one, quiet. vcvtne2ps2bf16.
+struct Pairs {
+  RegRef dst, a, b;
+};
+
+// dst = a.low * b.low + (a.high * b.high + c), each sum rounded once, to nearest even, and flushed when it is denormal;
+// dst and c are f32, a and b pairs. vdpbf16ps.
+struct DotPairs {
+  RegRef dst, a, b, c;
+};
+
 enum class UnaryOp : uint8_t {
   kMove,
   kNeg,      // f32: flips the sign bit
@@ -258,8 +275,8 @@ struct If {
 };
 
 struct Stmt {
-  std::variant<Const, Load, Broadcast, Store, Binary, Fma, Unary, Compare, Select, Permute, LaneMask, Prefetch, For,
-               Let, LetLoad, Specialise, If>
+  std::variant<Const, Load, Broadcast, Store, Binary, Fma, Pairs, DotPairs, Unary, Compare, Select, Permute, LaneMask,
+               Prefetch, For, Let, LetLoad, Specialise, If>
       node;
 };
 
@@ -275,5 +292,8 @@ struct Kernel {
   std::vector<VarId> params() const;
   std::vector<BufferId> arguments() const;
 };
+
+// CPU features that machine code of the kernel needs beyond those of an ISA: AVX512_BF16 for pairs of bf16.
+FeatureSet required_features(const Kernel& kernel);
 
 }  // namespace hone::ir

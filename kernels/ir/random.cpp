@@ -23,10 +23,12 @@ int64_t trips(int64_t length, int64_t step) { return std::max<int64_t>(1, (lengt
 
 }  // namespace
 
-RandomKernel random_kernel(uint64_t seed, int max_lanes) { return KernelGenerator(seed, max_lanes).make(); }
+RandomKernel random_kernel(uint64_t seed, int max_lanes, bool pairs) {
+  return KernelGenerator(seed, max_lanes, pairs).make();
+}
 
-KernelGenerator::KernelGenerator(uint64_t seed, int max_lanes)
-    : random_(seed), b_("random_" + std::to_string(seed)), max_lanes_(max_lanes) {}
+KernelGenerator::KernelGenerator(uint64_t seed, int max_lanes, bool pairs)
+    : random_(seed), b_("random_" + std::to_string(seed)), max_lanes_(max_lanes), pairs_(pairs) {}
 
 RandomKernel KernelGenerator::make() {
   choose_profile();
@@ -77,7 +79,8 @@ void KernelGenerator::choose_profile() {
 void KernelGenerator::declare_family(int lanes, int64_t rows, int64_t columns) {
   const RegType f32{.lanes = lanes}, s32{.dtype = DType::kS32, .lanes = lanes}, mask{.lanes = lanes, .mask = true};
   families_.push_back({lanes, rows, columns, b_.reg("f", f32, {rows, columns}), b_.reg("s", s32, {3}),
-                       b_.reg("m", mask, {2}), b_.reg("number", mask), b_.reg("spare", f32)});
+                       b_.reg("m", mask, {2}), b_.reg("number", mask), b_.reg("spare", f32),
+                       pairs_ ? b_.reg("other", f32) : RegId{-1}});
 }
 
 void KernelGenerator::declare() {

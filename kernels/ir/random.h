@@ -17,7 +17,8 @@ struct RandomKernel {
 };
 
 // Equal seeds give equal kernels, on every machine. Vectors have at most max_lanes lanes. A bit pattern that may be
-// unspecified (of a NaN) never becomes an integer, so two runs of a kernel differ at most in NaN payloads.
-RandomKernel random_kernel(uint64_t seed, int max_lanes = 16);
+// unspecified (of a NaN) never becomes an integer, so two runs of a kernel differ at most in NaN payloads. `pairs`:
+// with pairs of bf16 as well, for CPUs that have them (required_features).
+RandomKernel random_kernel(uint64_t seed, int max_lanes = 16, bool pairs = false);
 
 }  // namespace hone::ir

@@ -14,7 +14,7 @@ namespace hone::ir {
 
 class KernelGenerator {
  public:
-  KernelGenerator(uint64_t seed, int max_lanes);
+  KernelGenerator(uint64_t seed, int max_lanes, bool pairs);
   RandomKernel make();
 
  private:
@@ -26,11 +26,11 @@ class KernelGenerator {
     Interval range;
     bool constant;  // unrolled or specialised: may index registers
   };
-  // Registers of one vector length: a tile of floats, integers, masks, and what bits_of_float() writes and reads.
+  // Registers of one vector length: a tile of floats, integers, masks, and what no_nan() and its users write and read.
   struct Family {
     int lanes;
     int64_t rows, columns;
-    RegId floats, ints, masks, number, spare;
+    RegId floats, ints, masks, number, spare, other;
   };
   // [one dimension for each parallel variable, if it is stored to][rows][columns and kSlack].
   struct Space {
@@ -73,6 +73,8 @@ class KernelGenerator {
   void float_operation(const Family& f);
   void integer_operation(const Family& f);
   void memory_operation(const Family& f);
+  void pair_operation(const Family& f);
+  void no_nan(const Family& f, RegId into);
   void bits_of_float(const Family& f);
   void constant(const Family& f);
   RegRef f(const Family& f) { return b_.at(f.floats, {index(f.rows, true), index(f.columns, true)}); }
@@ -90,6 +92,7 @@ class KernelGenerator {
   Random random_;
   Builder b_;
   const int max_lanes_;
+  const bool pairs_;
 
   // The profile.
   bool provable_ = true;  // parameters are clamped before they index anything

@@ -69,6 +69,7 @@ void KernelGenerator::memory_operation(const Family& fam) {
 }
 
 void KernelGenerator::float_operation(const Family& fam) {
+  if (pairs_ && fam.lanes >= 4 && random_.chance(35)) return pair_operation(fam);
   switch (random_.below(12)) {
     case 0:
     case 1:
@@ -129,14 +130,28 @@ void KernelGenerator::integer_operation(const Family& fam) {
   }
 }
 
-// Only of what is no NaN: the payload of one is unspecified, and as an integer it would show.
-void KernelGenerator::bits_of_float(const Family& fam) {
-  const RegRef number = b_.at(fam.number), x = f(fam), spare = b_.at(fam.spare);
+void KernelGenerator::pair_operation(const Family& fam) {
+  if (random_.chance(65)) {
+    const RegRef dst = f(fam);
+    return b_.dot_pairs(dst, s(fam), s(fam), random_.chance(50) ? dst : f(fam));
+  }
+  no_nan(fam, fam.spare);
+  no_nan(fam, fam.other);
+  b_.pairs(s(fam), b_.at(fam.spare), b_.at(fam.other));
+}
+
+// For what makes integers of bits: the payload of a NaN is unspecified, and as an integer it would show.
+void KernelGenerator::no_nan(const Family& fam, RegId into) {
+  const RegRef number = b_.at(fam.number), x = f(fam), spare = b_.at(into);
   b_.compare(CompareOp::kEq, number, x, x);
   b_.unary(UnaryOp::kToFloat, spare, s(fam));
   b_.select(spare, number, x, spare);
-  b_.unary(UnaryOp::kBitcast, s(fam), spare);
   budget_ -= 3 * copies_;
+}
+
+void KernelGenerator::bits_of_float(const Family& fam) {
+  no_nan(fam, fam.spare);
+  b_.unary(UnaryOp::kBitcast, s(fam), b_.at(fam.spare));
 }
 
 void KernelGenerator::constant(const Family& fam) {

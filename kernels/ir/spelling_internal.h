@@ -10,6 +10,7 @@
 namespace hone::ir {
 
 inline constexpr std::array<std::string_view, 6> kBinaryNames = {"add", "sub", "mul", "div", "min", "max"};
+inline constexpr std::string_view kPairsName = "pairs", kDotPairsName = "dot_pairs";
 inline constexpr std::array<std::string_view, 9> kUnaryNames = {"move",     "neg",     "abs", "round", "to_int",
                                                                 "to_float", "bitcast", "shl", "sqrt"};
 inline constexpr std::array<std::string_view, 3> kCompareNames = {"lt", "le", "eq"};

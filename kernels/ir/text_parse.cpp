@@ -386,9 +386,11 @@ class Parser {
   Stmt call(const Token& op, RegRef dst) {
     const int binary = spelled(kBinaryNames, op.text), unary = spelled(kUnaryNames, op.text);
     const int compare = spelled(kCompareNames, op.text), permute = spelled(kPermuteNames, op.text);
-    if (unary < 0 && binary < 0 && compare < 0 && permute < 0 && op.text != "fma" && op.text != "select") {
-      fail_at(op, "no operation is named " + describe(op) + "; there are const load broadcast lanes fma select" +
-                      joined(kBinaryNames) + joined(kUnaryNames) + joined(kCompareNames) + joined(kPermuteNames));
+    const bool named = op.text == "fma" || op.text == "select" || op.text == kPairsName || op.text == kDotPairsName;
+    if (unary < 0 && binary < 0 && compare < 0 && permute < 0 && !named) {
+      fail_at(op, "no operation is named " + describe(op) +
+                      "; there are const load broadcast lanes fma select pairs dot_pairs" + joined(kBinaryNames) +
+                      joined(kUnaryNames) + joined(kCompareNames) + joined(kPermuteNames));
       return {Const{std::move(dst), 0}};
     }
     RegRef a = reg();
@@ -399,6 +401,7 @@ class Parser {
     }
     RegRef b = next_reg();
     if (binary >= 0) return {Binary{static_cast<BinaryOp>(binary), std::move(dst), std::move(a), std::move(b)}};
+    if (op.text == kPairsName) return {Pairs{std::move(dst), std::move(a), std::move(b)}};
     if (compare >= 0) return {Compare{static_cast<CompareOp>(compare), std::move(dst), std::move(a), std::move(b)}};
     if (permute >= 0) {
       Permute s{static_cast<PermuteOp>(permute), std::move(dst), std::move(a), std::move(b), 0};
@@ -407,6 +410,7 @@ class Parser {
     }
     RegRef c = next_reg();
     if (op.text == "fma") return {Fma{std::move(dst), std::move(a), std::move(b), std::move(c)}};
+    if (op.text == kDotPairsName) return {DotPairs{std::move(dst), std::move(a), std::move(b), std::move(c)}};
     return {Select{std::move(dst), std::move(a), std::move(b), std::move(c)}};
   }
   RegRef next_reg() {

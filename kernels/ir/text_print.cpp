@@ -155,6 +155,8 @@ class Printer {
     return call(s.dst, name_of(kBinaryNames, static_cast<int>(s.op)), {reg(s.a), reg(s.b)});
   }
   std::string text(const Fma& s) const { return call(s.dst, "fma", {reg(s.a), reg(s.b), reg(s.c)}); }
+  std::string text(const Pairs& s) const { return call(s.dst, kPairsName, {reg(s.a), reg(s.b)}); }
+  std::string text(const DotPairs& s) const { return call(s.dst, kDotPairsName, {reg(s.a), reg(s.b), reg(s.c)}); }
   std::string text(const Unary& s) const {
     const std::string_view name = name_of(kUnaryNames, static_cast<int>(s.op));
     if (s.op == UnaryOp::kShl) return call(s.dst, name, {reg(s.src), std::to_string(s.imm)});

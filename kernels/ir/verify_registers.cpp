@@ -107,6 +107,8 @@ class Walk {
   void statement(const Store& s) { read(s.src), read(s.mask); }
   void statement(const Binary& s) { read(s.a), read(s.b), write(s.dst); }
   void statement(const Fma& s) { read(s.a), read(s.b), read(s.c), write(s.dst); }
+  void statement(const Pairs& s) { read(s.a), read(s.b), write(s.dst); }
+  void statement(const DotPairs& s) { read(s.a), read(s.b), read(s.c), write(s.dst); }
   void statement(const Unary& s) { read(s.src), write(s.dst); }
   void statement(const Compare& s) { read(s.a), read(s.b), write(s.dst); }
   void statement(const Select& s) { read(s.mask), read(s.a), read(s.b), write(s.dst); }

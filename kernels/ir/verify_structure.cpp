@@ -297,6 +297,17 @@ class Structure {
     return vectors(type(s.dst), {&s.a, &s.b});
   }
   Text check(const Fma& s) const { return floats(s.dst, {&s.a, &s.b, &s.c}); }
+  // `pairs` and `floats` have as many lanes as `dst`, which AVX512_BF16 has instructions for.
+  Text check_pairs(const RegRef& dst, std::initializer_list<const RegRef*> pairs,
+                   std::initializer_list<const RegRef*> floats) const {
+    if (Text wrong = reg(dst); !wrong.empty()) return wrong;
+    const int lanes = type(dst).lanes;
+    if (Text wrong = vectors({.dtype = DType::kS32, .lanes = lanes}, pairs); !wrong.empty()) return wrong;
+    if (Text wrong = vectors({.dtype = DType::kF32, .lanes = lanes}, floats); !wrong.empty()) return wrong;
+    return lanes < 4 ? "pairs of bf16 have 4, 8 or 16 lanes, not " + std::to_string(lanes) : "";
+  }
+  Text check(const Pairs& s) const { return check_pairs(s.dst, {&s.dst}, {&s.a, &s.b}); }
+  Text check(const DotPairs& s) const { return check_pairs(s.dst, {&s.a, &s.b}, {&s.dst, &s.c}); }
   Text check(const Unary& s) const {
     if (Text wrong = reg(s.dst); !wrong.empty()) return wrong;
     if (Text wrong = reg(s.src); !wrong.empty()) return wrong;

@@ -267,6 +267,114 @@ TEST(IrInterpret, OneInterpreterServesManyThreads) {
   EXPECT_EQ(y, std::vector<float>(1000, 5));
 }
 
+template <typename Run>
+void with_and_without_denormals(Run run) {
+  run();
+#if defined(__x86_64__)
+  const uint32_t before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
+  run();
+  _mm_setcsr(before);
+#endif
+}
+
+// One lane count for each kernel; x and y of 2 * lanes elements, first a then b.
+Lanes pairs_of(const Lanes& x, int lanes) {
+  const std::string l = std::to_string(lanes);
+  const Kernel kernel =
+      parsed("kernel p {\nin x: f32[32] stride [1] align 4\nout y: s32[16] stride [1] align 4\n reg a: f32x" + l +
+             "\nreg b: f32x" + l + "\nreg p: s32x" + l + "\na = load x[0]\nb = load x[" + l +
+             "]\np = pairs(a, b)\nstore y[0] = p\n}");
+  EXPECT_TRUE(verify(kernel).ok()) << verify(kernel).message();
+  Lanes in = x, out(16, 0xdeadbeef);
+  in.resize(32);
+  run_all_tasks(kernel, {in.data(), out.data()}, {});
+  return out;
+}
+
+TEST(IrInterpret, PairsAreRoundedToNearestAndLieInOrder) {
+  const std::vector<std::pair<uint32_t, uint16_t>> rounded = {
+      {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f808001, 0x3f81}, {0x3f818000, 0x3f82},  // ties to even
+      {0xbf807fff, 0xbf80}, {0x7f7f7fff, 0x7f7f}, {0x7f7f8000, 0x7f80}, {0xff7fffff, 0xff80},  // to infinity
+      {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x7f800001, 0x7fc0}, {0xffabcdef, 0xffeb},  // NaN: quiet
+      {0x007fffff, 0x0000}, {0x807fffff, 0x8000}, {0x00000001, 0x0000}, {0x00800000, 0x0080},  // denormals: zeros
+      {0x00808000, 0x0080}, {0x80ffffff, 0x8100}, {0x00000000, 0x0000}, {0x80000000, 0x8000}};
+  for (const int lanes : {4, 8, 16}) {
+    for (size_t first = 0; first < rounded.size(); ++first) {
+      Lanes x;
+      for (size_t i = 0; i < 2 * static_cast<size_t>(lanes); ++i)
+        x.push_back(rounded[(first + i) % rounded.size()].first);
+      with_and_without_denormals([&] {
+        const Lanes p = pairs_of(x, lanes);
+        for (size_t i = 0; i < 16; ++i) {
+          const uint32_t low = rounded[(first + 2 * i) % rounded.size()].second,
+                         high = rounded[(first + 2 * i + 1) % rounded.size()].second;
+          EXPECT_EQ(p[i], i < static_cast<size_t>(lanes) ? high << 16 | low : 0xdeadbeef) << lanes << " lane " << i;
+        }
+      });
+    }
+  }
+}
+
+uint32_t dot(float low_a, float high_a, float low_b, float high_b, float c) {
+  static const Kernel kernel = parsed(R"(kernel d {
+in x: s32[2] stride [1] align 4
+in z: f32[1] stride [1] align 4
+out y: f32[4] stride [1] align 4
+reg a: s32x4
+reg b: s32x4
+reg c: f32x4
+a = broadcast x[0]
+b = broadcast x[1]
+c = broadcast z[0]
+c = dot_pairs(a, b, c)
+store y[0] = c
+})");
+  auto pair = [](float low, float high) {
+    EXPECT_EQ((bits(low) | bits(high)) & 0xffff, 0U) << "not bf16: " << low << " " << high;
+    return bits(high) | bits(low) >> 16;
+  };
+  Lanes x = {pair(low_a, high_a), pair(low_b, high_b)}, z = {bits(c)}, y(4);
+  run_all_tasks(kernel, {x.data(), z.data(), y.data()}, {});
+  return y[0];
+}
+
+TEST(IrInterpret, DotsAddTheHighProductFirstAndRoundTwice) {
+  EXPECT_EQ(dot(2, 3, 5, 7, 100), bits(131));
+  EXPECT_EQ(dot(0x1p-15F, -1, 0x1p-15F, 1, 1), bits(0x1p-30F)) << "1 - 1 comes first";
+  EXPECT_EQ(dot(-1, 0x1p-15F, 1, 0x1p-15F, 1), bits(0)) << "1 + 2^-30 is 1";
+  // 1.0078125^2 has 15 bits, and 2^9 in front of them takes the last ones: no product is rounded by itself.
+  EXPECT_EQ(dot(0, 1.0078125F, 0, 1.0078125F, -1), bits(1.0078125F * 1.0078125F - 1));
+  EXPECT_EQ(dot(0, 1.0078125F, 0, 1.0078125F, 0x1p9F), bits(std::fma(1.0078125F, 1.0078125F, 0x1p9F)));
+  EXPECT_EQ(dot(0x1p127F, 0, 4, 0, 0), bits(kInf));
+  EXPECT_EQ(dot(-1, 0x1p127F, 1, 4, 0), bits(kInf));
+  for (const uint32_t nan :
+       {dot(kInf, kInf, -1, 1, 0), dot(kInf, 0, 0, 0, 0), dot(kNan, 0, 0, 0, 0), dot(1, 1, 1, 1, kNan)})
+    EXPECT_TRUE(std::isnan(value(nan))) << std::hex << nan;
+}
+
+TEST(IrInterpret, DotsHaveNoDenormals) {
+  const float tiny = value(0x00400000), least = 0x1p-126F;  // 2^-127
+  with_and_without_denormals([&] {
+    EXPECT_EQ(dot(0, 0, 0, 0, value(0x007fffff)), bits(0.0F)) << "the addend";
+    EXPECT_EQ(dot(-0.0F, -0.0F, 1, 1, value(0x80000001)), bits(-0.0F));
+    EXPECT_EQ(dot(tiny, 0, 0x1p100F, 0, 1), bits(1)) << "a factor";
+    EXPECT_EQ(dot(0, 0x1p100F, 0, tiny, 0), bits(0.0F));
+    EXPECT_EQ(dot(0x1p-60F, 0, 0x1p-67F, 0, 0), bits(0.0F)) << "the sum";
+    EXPECT_EQ(dot(0x1p-60F, 0, -0x1p-67F, 0, 0), bits(-0.0F));
+    EXPECT_EQ(dot(1, 0x1p-63F, least, 0x1p-64F, 0), bits(least)) << "the sum in between";
+    EXPECT_EQ(dot(1, 1, 1.5F * least, -least, 1.5F * least), bits(1.5F * least));
+    // Next to the least normal number: whether it is reached is judged before denormals lose bits.
+    EXPECT_EQ(dot(0x1p-75F, 0, -0x1p-76F, 0, least), bits(least)) << "half a unit below: to even";
+    EXPECT_EQ(dot(0x1p-75F, 0, -0x1.02p-76F, 0, least), bits(0.0F)) << "more than that";
+    EXPECT_EQ(dot(0x1p-75F, 0, -0x1p-75F, 0, least), bits(0.0F));
+    EXPECT_EQ(dot(0x1p-75F, 0, 0x1p-76F, 0, -least), bits(-least));
+    EXPECT_EQ(dot(0x1p-75F, 0, 0x1p-75F, 0, -least), bits(-0.0F));
+    EXPECT_EQ(dot(0x1p-75F, 0, 0x1p-74F, 0, least), 0x00800001U) << "2^-149 is one unit";
+    EXPECT_EQ(dot(0x1p-75F, 0, 0x1p-75F, 0, least), bits(least)) << "half a unit above";
+  });
+}
+
 #if defined(__x86_64__)
 TEST(IrInterpret, DenormalsFollowTheCallersMxcsr) {
   const uint32_t before = _mm_getcsr();

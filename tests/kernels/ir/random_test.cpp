@@ -34,6 +34,8 @@ std::string kind_of(const Kernel& kernel, const Stmt& s) {
   if (const auto* n = std::get_if<Store>(&s.node)) return (n->mask.valid() ? "masked store" : "store") + dtype(n->src);
   if (const auto* n = std::get_if<Binary>(&s.node)) return spelling("binary", static_cast<int>(n->op)) + dtype(n->dst);
   if (std::get_if<Fma>(&s.node)) return "fma";
+  if (std::get_if<Pairs>(&s.node)) return "pairs";
+  if (std::get_if<DotPairs>(&s.node)) return "dot pairs";
   if (const auto* n = std::get_if<Unary>(&s.node)) return spelling("unary", static_cast<int>(n->op)) + dtype(n->dst);
   if (const auto* n = std::get_if<Compare>(&s.node)) return spelling("compare", static_cast<int>(n->op));
   if (const auto* n = std::get_if<Select>(&s.node)) return "select" + dtype(n->dst);
@@ -56,7 +58,10 @@ TEST(IrRandom, EverythingOccurs) {
   std::set<size_t> parallel_loops;
   std::set<int64_t> alignments;
   for (uint64_t seed = 0; seed < kKernels; ++seed) {
-    Kernel kernel = random_kernel(seed).kernel;
+    Kernel kernel = random_kernel(seed, 16, seed % 2 == 1).kernel;
+    if (seed % 2 == 0) {
+      EXPECT_EQ(required_features(kernel), FeatureSet{}) << seed;
+    }
     size_t parallel = 0;
     each_statement(kernel.body, [&](Stmt& s) {
       ++kinds[kind_of(kernel, s)];
@@ -84,6 +89,7 @@ TEST(IrRandom, EverythingOccurs) {
     expected.insert(expected.end(), {spelling("compare", i), spelling("prefetch", i), spelling("let", i)});
   for (int i = 0; i < 5; ++i)
     expected.insert(expected.end(), {spelling("permute", i) + " f32", spelling("permute", i) + " s32"});
+  expected.insert(expected.end(), {"pairs", "dot pairs"});
   for (int i : {1, 2, 3}) expected.push_back(spelling("for", i));
   for (int i : {0, 1}) expected.insert(expected.end(), {spelling("if", i), spelling("if else", i)});
   for (const std::string& kind : expected) EXPECT_GE(kinds[kind], 20) << kind;

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 struct Mistake {
   const char* from;
   const char* to;
-  std::vector<const char*> message;  // all must occur
+  std::vector<std::string> message;  // all must occur
 };
 
 void expect_refused(const std::string& good, const std::vector<Mistake>& mistakes, const std::string& after = "") {
@@ -27,7 +27,8 @@ void expect_refused(const std::string& good, const std::vector<Mistake>& mistake
     const Status status = verify(parsed(edited(good, m.from, m.to) + after));
     EXPECT_FALSE(status.ok()) << m.from << " -> " << m.to;
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    for (const char* part : m.message) EXPECT_THAT(status.message(), HasSubstr(part)) << m.from << " -> " << m.to;
+    for (const std::string& part : m.message)
+      EXPECT_THAT(status.message(), HasSubstr(part)) << m.from << " -> " << m.to;
   }
 }
 
@@ -485,6 +486,50 @@ TEST(IrVerify, SixteenBitFloatsAreLoadedOrBroadcast) {
 
 // Causal attention over pages in small: clamped positions, blocks, strips of groups of keys of which as many are loaded
 // as a condition says are there.
+TEST(IrVerify, PairsAreIntegersAndAllHaveOneLength) {
+  for (const char* lanes : {"4", "8", "16"}) {
+    std::string good = R"(kernel dots {
+  in x: f32[64] stride [1] align 4
+  in w: s32[64] stride [1] align 4
+  out y: f32[64] stride [1] align 4
+  reg f: f32xL
+  reg sum: f32xL
+  reg p: s32xL
+  reg q: s32xL
+  reg other: f32x1
+  reg narrow: s32x1
+  f = load x[0]
+  sum = load x[16]
+  q = broadcast w[3]
+  p = pairs(f, sum)
+  sum = dot_pairs(p, q, sum)
+  store y[0] = sum
+}
+)";
+    good = edited(good, "xL", std::string("x") + lanes, true);
+    const std::string f32 = std::string("f32x") + lanes, s32 = std::string("s32x") + lanes;
+    expect_refused(good, {
+                             {"p = pairs(f, sum)", "f = pairs(f, sum)", {"'f' is " + f32, "expected " + s32}},
+                             {"p = pairs(f, sum)", "p = pairs(q, sum)", {"'q' is " + s32, "expected " + f32}},
+                             {"p = pairs(f, sum)", "p = pairs(f, q)", {"'q' is " + s32, "expected " + f32}},
+                             {"p = pairs(f, sum)", "p = pairs(f, other)", {"'other' is f32x1"}},
+                             {"dot_pairs(p, q", "dot_pairs(f, q", {"'f' is " + f32, "expected " + s32}},
+                             {"dot_pairs(p, q", "dot_pairs(p, sum", {"'sum' is " + f32, "expected " + s32}},
+                             {"q, sum)", "q, p)", {"'p' is " + s32, "expected " + f32}},
+                             {"q, sum)", "narrow, sum)", {"'narrow' is s32x1"}},
+                             {"p = pairs(f, sum)", "", {"register p is read before it is written"}},
+                             {"sum = load x[16]", "", {"register sum is read before it is written"}},
+                         });
+  }
+  const Status scalar = verify(parsed(R"(kernel one {
+  reg f: f32x1
+  reg p: s32x1
+  f = const 0
+  p = pairs(f, f)
+})"));
+  EXPECT_THAT(scalar.message(), HasSubstr("pairs of bf16 have 4, 8 or 16 lanes, not 1"));
+}
+
 TEST(IrVerify, ProvesStripsOfPagedKeys) {
   const std::string text = R"(kernel strips {
     param q
