@@ -199,7 +199,5 @@ std::string new_uid();  // 128 random bits, in hex
 int64_t unix_now();
 
 std::vector<std::string> find_faults(Connection& connection);  // verify.cpp
-// Of one decision, or of all: what it says against the samples of its run.
-std::vector<std::string> faults_against_samples(Connection& connection, std::optional<int64_t> decision);
 
 }  // namespace hone::db

@@ -30,6 +30,23 @@ constexpr const char* kRules[] = {
     "speedup_hi "
     "|| ']' AS fault FROM decisions WHERE speedup < speedup_lo * 0.999999 OR speedup > speedup_hi * 1.000001 ORDER BY "
     "id",
+    // What a decision says are medians of its run's samples: of the winner's, of the default plan's, and of their
+    // quotients within rounds. Nothing narrower holds of sound decisions: when the load of a machine changes between
+    // rounds, the quotient of the medians is far from the median of the quotients.
+    "SELECT 'decision ' || d.id || ': ns ' || d.ns || ' is outside of what its run measured of the winner, ' || "
+    "min(s.ns) || ' to ' || max(s.ns) AS fault FROM decisions d JOIN samples s ON s.run_id = d.run_id AND "
+    "s.problem_id = d.problem_id AND s.candidate_id = d.winner_id GROUP BY d.id HAVING d.ns < min(s.ns) OR "
+    "d.ns > max(s.ns) ORDER BY d.id",
+    "SELECT 'decision ' || d.id || ': default_ns ' || d.default_ns || ' is outside of what its run measured of the "
+    "default plan, ' || min(s.ns) || ' to ' || max(s.ns) AS fault FROM decisions d JOIN samples s ON "
+    "s.run_id = d.run_id AND s.problem_id = d.problem_id AND s.candidate_id = d.fallback_id GROUP BY d.id HAVING "
+    "d.default_ns < min(s.ns) OR d.default_ns > max(s.ns) ORDER BY d.id",
+    "SELECT 'decision ' || d.id || ': speedup ' || d.speedup || ' is outside of the ratios that its run measured, ' "
+    "|| min(1.0 * f.ns / w.ns) || ' to ' || max(1.0 * f.ns / w.ns) AS fault FROM decisions d JOIN samples w ON "
+    "w.run_id = d.run_id AND w.problem_id = d.problem_id AND w.candidate_id = d.winner_id JOIN samples f ON "
+    "f.run_id = w.run_id AND f.problem_id = w.problem_id AND f.candidate_id = d.fallback_id AND f.phase = w.phase "
+    "AND f.round = w.round WHERE d.winner_id <> d.fallback_id AND w.ns > 0 GROUP BY d.id HAVING "
+    "d.speedup < min(1.0 * f.ns / w.ns) * 0.999 OR d.speedup > max(1.0 * f.ns / w.ns) * 1.001 ORDER BY d.id",
     // a plan that is the default plan is as fast as itself
     "SELECT 'decision ' || id || ': the winner is the default plan, yet speedup is ' || speedup AS fault FROM "
     "decisions "
@@ -83,35 +100,6 @@ void check_file(SQLite::Database& database, std::vector<std::string>& faults) {
 
 }  // namespace
 
-// What a decision says are medians of its run's samples: of the winner's, of the default plan's, and of their quotients
-// within rounds. Nothing narrower holds of sound decisions: when the load of a machine changes between rounds, the
-// quotient of the medians is far from the median of the quotients.
-std::vector<std::string> faults_against_samples(Connection& connection, std::optional<int64_t> decision) {
-  constexpr const char* kAgainstSamples[] = {
-      "SELECT 'decision ' || d.id || ': ns ' || d.ns || ' is outside of what its run measured of the winner, ' || "
-      "min(s.ns) || ' to ' || max(s.ns) AS fault FROM decisions d JOIN samples s ON s.run_id = d.run_id AND "
-      "s.problem_id = d.problem_id AND s.candidate_id = d.winner_id WHERE :id IS NULL OR d.id = :id GROUP BY d.id "
-      "HAVING d.ns < min(s.ns) OR d.ns > max(s.ns) ORDER BY d.id",
-      "SELECT 'decision ' || d.id || ': default_ns ' || d.default_ns || ' is outside of what its run measured of the "
-      "default plan, ' || min(s.ns) || ' to ' || max(s.ns) AS fault FROM decisions d JOIN samples s ON "
-      "s.run_id = d.run_id AND s.problem_id = d.problem_id AND s.candidate_id = d.fallback_id WHERE :id IS NULL OR "
-      "d.id = :id GROUP BY d.id HAVING d.default_ns < min(s.ns) OR d.default_ns > max(s.ns) ORDER BY d.id",
-      "SELECT 'decision ' || d.id || ': speedup ' || d.speedup || ' is outside of the ratios that its run measured, ' "
-      "|| min(1.0 * f.ns / w.ns) || ' to ' || max(1.0 * f.ns / w.ns) AS fault FROM decisions d JOIN samples w ON "
-      "w.run_id = d.run_id AND w.problem_id = d.problem_id AND w.candidate_id = d.winner_id JOIN samples f ON "
-      "f.run_id = w.run_id AND f.problem_id = w.problem_id AND f.candidate_id = d.fallback_id AND f.phase = w.phase "
-      "AND f.round = w.round WHERE d.winner_id <> d.fallback_id AND w.ns > 0 AND (:id IS NULL OR d.id = :id) GROUP BY "
-      "d.id HAVING d.speedup < min(1.0 * f.ns / w.ns) * 0.999 OR d.speedup > max(1.0 * f.ns / w.ns) * 1.001 ORDER BY "
-      "d.id"};
-  std::vector<std::string> faults;
-  for (const char* rule : kAgainstSamples) {
-    Query q = connection.query(rule);
-    if (decision) q.bind(":id", *decision);
-    while (q.step()) faults.push_back(q.text("fault"));
-  }
-  return faults;
-}
-
 std::vector<std::string> find_faults(Connection& connection) {
   std::vector<std::string> faults;
   try {
@@ -120,7 +108,6 @@ std::vector<std::string> find_faults(Connection& connection) {
       Query q = connection.query(rule);
       while (q.step()) faults.push_back(q.text("fault"));
     }
-    for (std::string& fault : faults_against_samples(connection, std::nullopt)) faults.push_back(std::move(fault));
   } catch (const SQLite::Exception& e) {
     if (!is_damage(e)) throw;
     faults.push_back(fmt::format("file: {}; the checks end here", e.what()));

@@ -39,7 +39,10 @@ void populate(const std::string& path) {
       groups.push_back(std::move(group));
     }
     ASSERT_TRUE(store->add_round(*run, problem(m), groups, 1.5).ok());
-    ASSERT_TRUE(store->add_decision(*run, decision(problem(m), "tuned", 1'700'000'000 + m)).ok());
+    Decision decided = decision(problem(m), "tuned", 1'700'000'000 + m);
+    decided.ns = decided.default_ns = static_cast<double>(1'000'000 + m * 999);
+    decided.speedup = decided.speedup_lo = decided.speedup_hi = 1;
+    ASSERT_TRUE(store->add_decision(*run, decided).ok());
     ASSERT_TRUE(store->add_outcome(*run, problem(m), candidate("wrong one"), Outcome::kWrong, "element 3", "x").ok());
   }
   ASSERT_TRUE(
