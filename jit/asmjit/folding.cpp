@@ -41,6 +41,9 @@ bool takes_memory(asmjit::InstId id) {
          id == x86::Inst::kIdVmaxps || id == x86::Inst::kIdVpsubd || id == x86::Inst::kIdVcvtne2ps2bf16;
 }
 
+// k0 is no mask.
+bool is_masked(const InstNode& user) { return user.hasExtraReg() && user.extraReg().id() != x86::k0.id(); }
+
 // The instruction to use when an operand goes to last place, where x86 takes memory.
 struct Form {
   asmjit::InstId id;
@@ -50,7 +53,7 @@ struct Form {
 // Of `user` for its operand that is the register `id`; nothing when there is no such form, or it has memory already.
 // 231 is a = b * c + a, as are products of pairs; 213 is a = b * a + c; 132 is a = a * c + b.
 std::optional<Form> form_with_last(const InstNode& user, uint32_t id) {
-  if (user.opCount() != 3 || user.hasExtraReg() || user.op(1).isMem() || user.op(2).isMem()) return std::nullopt;
+  if (user.opCount() != 3 || is_masked(user) || user.op(1).isMem() || user.op(2).isMem()) return std::nullopt;
   const bool second = is_register(user.op(1), id), third = is_register(user.op(2), id);
   const bool fma231 = user.id() == x86::Inst::kIdVfmadd231ps || user.id() == x86::Inst::kIdVdpbf16ps;
   const bool fma213 = user.id() == x86::Inst::kIdVfmadd213ps;

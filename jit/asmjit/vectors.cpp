@@ -180,7 +180,8 @@ void VectorEmitter::emit(const ir::Pairs& op) {
 void VectorEmitter::emit(const ir::DotPairs& op) {
   const Vec a = use(op.a), b = use(op.b), c = use(op.c), dst = def(op.dst);
   if (dst.id() != c.id()) cc_.vmovaps(dst, c);
-  cc_.vdpbf16ps(dst, a, b);
+  // asmjit takes dst for written only. Of an instruction that merges under a mask it knows better, and k0 is no mask.
+  cc_.k(x86::k0).vdpbf16ps(dst, a, b);
 }
 
 void VectorEmitter::emit(const ir::Unary& op) {

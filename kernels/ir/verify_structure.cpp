@@ -38,7 +38,7 @@ Status check_names(const Kernel& kernel, const std::vector<T>& items, const char
     if (!is_name(item.name))
       return refuse_kernel(kernel, std::string(what) + " '" + item.name + "' is not a name the text form can spell");
     if (!seen.insert(item.name).second)
-      return refuse_kernel(kernel, std::string("two ") + what + "s are named '" + item.name + "'");
+      return refuse_kernel(kernel, "two " + std::string(what) + "s are named '" + item.name + "'");
   }
   return {};
 }

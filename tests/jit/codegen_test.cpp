@@ -26,6 +26,7 @@ namespace hone::jit {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 template <typename Run>
 void with_denormals_as_zero(bool on, Run run) {
@@ -66,6 +67,18 @@ TEST_P(JitDifferential, RandomKernels) {
     expect_like_interpreter(random_case(seed, max_lanes()), GetParam(), seed);
     if (HasFailure()) break;
   }
+}
+
+// Pairs of bf16: special values and random bits, on whole kernels of them and mixed with everything else.
+TEST_P(JitDifferential, PairsOfBf16) {
+  if (!has_pairs(GetParam().isa)) GTEST_SKIP() << "this CPU does not run AVX512_BF16 by " << GetParam().name();
+  for (const int lanes : {4, 8, 16})
+    for (const KernelCase& test : pair_kernels(lanes))
+      for (uint32_t seed = 1; seed <= 6; ++seed)
+        for (const bool daz : {false, true})
+          with_denormals_as_zero(daz, [&] { expect_like_interpreter(test, GetParam(), seed); });
+  for (uint32_t seed = 1; seed <= 300 && !HasFailure(); ++seed)
+    expect_like_interpreter(random_case(seed, max_lanes(), true), GetParam(), seed);
 }
 
 // One generator, many threads: compiled code must not depend on what the others compile (m14 in small).
@@ -233,6 +246,25 @@ TEST_P(JitRefusal, CodeSizeIsBounded) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), Code::kUnsupported);
   EXPECT_THAT(result.status().message(), HasSubstr("200000"));
+}
+
+// What a CPU lacks is an argument: no CPU but the one that code is for decides.
+TEST_P(JitRefusal, PairsNeedTheCpuToHaveThem) {
+  const auto [generator, isa] = GetParam();
+  const ir::Kernel kernel = pair_kernels(4).front().kernel;
+  FeatureSet without = isa_info(isa).required, with = without;
+  with.add(Feature::kAvx512Bf16);
+  const auto refused = generator->compile(kernel, isa, {.cached = false, .cpu = without});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kUnsupported);
+  EXPECT_THAT(refused.status().message(), HasSubstr("kernel 'pairs' works on pairs of bf16, which takes AVX512_BF16"));
+  EXPECT_THAT(refused.status().message(), Not(HasSubstr("\n")));
+  const auto made = generator->compile(kernel, isa, {.cached = false, .cpu = with});
+  EXPECT_EQ(made.ok(), isa == Isa::kAvx512) << made.status().to_string();
+  if (!made.ok()) {
+    EXPECT_THAT(made.status().message(), HasSubstr(std::string(isa_info(isa).name) + " has no"));
+  }
+  EXPECT_TRUE(find_code_generator("interp").value()->compile(kernel, isa, {.cpu = without}).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, JitRefusal, testing::ValuesIn(all_targets()), target_name);

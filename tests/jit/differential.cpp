@@ -3,15 +3,22 @@
 
 #include <ostream>
 
+#include "engine/base/machine.h"
 #include "kernels/ir/random.h"
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify.h"
 
 namespace hone::jit {
 
-KernelCase random_case(uint32_t seed, int max_lanes) {
-  ir::RandomKernel random = ir::random_kernel(seed, max_lanes);
+KernelCase random_case(uint32_t seed, int max_lanes, bool pairs) {
+  ir::RandomKernel random = ir::random_kernel(seed, max_lanes, pairs);
   return {"random " + std::to_string(seed), std::move(random.kernel), std::move(random.runs), false};
+}
+
+bool has_pairs(Isa isa) {
+  static const Result<Machine> machine = detect_machine();
+  return machine.ok() && isa_info(isa).mask_registers && machine->supports(isa) &&
+         machine->features.has(Feature::kAvx512Bf16);
 }
 
 void PrintTo(const Target& target, std::ostream* out) { *out << target_name({target, 0}); }

@@ -21,8 +21,10 @@ struct KernelCase {
   bool verified = true;                      // false: right for these parameters, beyond what the verifier proves
 };
 
-// A kernel of random structure; equal seeds give equal kernels.
-KernelCase random_case(uint32_t seed, int max_lanes);
+// A kernel of random structure; equal seeds give equal kernels. With `pairs`, of bf16 too.
+KernelCase random_case(uint32_t seed, int max_lanes, bool pairs = false);
+// Does this CPU run pairs of bf16, in code for this ISA?
+bool has_pairs(Isa isa);
 
 void PrintTo(const Target& target, std::ostream* out);  // found by gtest
 std::string target_name(const testing::TestParamInfo<Target>& info);

@@ -52,6 +52,15 @@ TEST_P(JitPipelines, RandomKernels) {
   }
 }
 
+TEST_P(JitPipelines, PairsOfBf16) {
+  if (!has_pairs(GetParam().isa)) GTEST_SKIP() << "this CPU does not run AVX512_BF16 by " << GetParam().name();
+  for (const int lanes : {4, 8, 16})
+    for (const KernelCase& test : pair_kernels(lanes))
+      for (const uint32_t seed : {20, 21}) expect_like_interpreter(test, GetParam(), seed);
+  for (uint32_t seed = 1; seed <= 60 && !HasFailure(); ++seed)
+    expect_like_interpreter(random_case(seed, isa_info(GetParam().isa).lanes_f32(), true), GetParam(), seed);
+}
+
 // x * y + z in two statements rounds twice, (x + y) - y is not x, and x - x is not 0 where x may be infinite.
 TEST_P(JitPipelines, NothingIsContractedOrReassociated) {
   ir::Builder b("exact");

@@ -9,6 +9,8 @@ namespace hone::jit {
 
 // Kernels on vectors of `lanes` (1, 4, 8 or 16).
 std::vector<KernelCase> sample_kernels(int lanes);
+// The same of pairs of bf16: 4, 8 or 16 lanes, on a CPU that has_pairs().
+std::vector<KernelCase> pair_kernels(int lanes);
 
 // out[mr, nr] = a[mr, k] * b[k, nr], the whole tile in registers: mr * nr / lanes accumulators, nr / lanes vectors of
 // b, one broadcast of a. With `versions`, rows come as a parameter and the body is specialised for 1..mr.
@@ -18,6 +20,7 @@ struct TileShape {
   bool packed_a = false;
   bool versions = false;
   bool one_b = false;
+  bool pairs = false;  // a and b hold pairs of bf16, so that k counts pairs
 };
 ir::Kernel tile_kernel(const TileShape& shape);
 
