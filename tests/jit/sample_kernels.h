@@ -1,11 +1,15 @@
 // Small kernels that together use every statement and operation of LoopIR, for tests of code generators.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tests/jit/differential.h"
 
 namespace hone::jit {
+
+// A buffer whose elements lie one behind the other.
+ir::Buffer dense(std::string name, ir::Scope scope, std::vector<int64_t> extents, DType dtype = DType::kF32);
 
 // Kernels on vectors of `lanes` (1, 4, 8 or 16).
 std::vector<KernelCase> sample_kernels(int lanes);
