@@ -16,6 +16,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t kGroup = attention::kKeyGroup;
+constexpr int64_t kFirstRows = 256;       // of a sequence without pages, before it grows
 constexpr int64_t kMost = INT64_MAX / 8;  // elements that have a size in bytes
 
 Status too_large() { return invalid_argument("too large: the bytes of the cache do not fit 63 bits"); }
@@ -73,35 +74,69 @@ KvCache::Impl::Impl(std::shared_ptr<Engine::State> state, const AttentionForm& f
 
 Status KvCache::Impl::allocate() {
   const attention::AttentionProblem& p = form_.problem;
-  const int64_t page = p.page, table = page > 0 ? (spec_.capacity - 1) / page + 1 : 0;
-  int64_t blocks = spec_.sequences;
-  rows_ = spec_.capacity;
-  if (page > 0) {
+  const int64_t page = p.page, table = paged() ? (spec_.capacity - 1) / page + 1 : 0;
+  if (spec_.capacity > kMost - kGroup) return too_large();  // the last group
+  for (int64_t row : {key_row(), value_row()})              // of what may be appended at once
+    HONE_RETURN_IF_ERROR(product({spec_.capacity, p.kv_heads, row}).status());
+  if (paged()) {
     HONE_ASSIGN_OR_RETURN(const int64_t full, product({spec_.sequences, table}));
     if (spec_.pages == 0 && full > INT32_MAX)
       return invalid_argument(
           fmt::format("too large: {} pages for all sequences to be full, the most is {}", full, INT32_MAX));
-    blocks = spec_.pages = spec_.pages > 0 ? std::min(spec_.pages, full) : full;
-    rows_ = page;
-  }
-  if (rows_ > kMost - kGroup) return too_large();  // the last group
-  for (int64_t row : {key_row(), value_row()})     // of what may be appended at once
-    HONE_RETURN_IF_ERROR(product({spec_.capacity, p.kv_heads, row}).status());
-  const int64_t key_rows = blocked() ? round_up(rows_, kGroup) : rows_;
-  HONE_ASSIGN_OR_RETURN(key_head_, product({key_rows, p.d}));
-  HONE_ASSIGN_OR_RETURN(value_head_, product({rows_, p.value_dim()}));
-  HONE_ASSIGN_OR_RETURN(key_block_, product({key_head_, p.kv_heads}));
-  HONE_ASSIGN_OR_RETURN(value_block_, product({value_head_, p.kv_heads}));
-  HONE_ASSIGN_OR_RETURN(const int64_t key_elements, product({key_block_, blocks}));
-  HONE_ASSIGN_OR_RETURN(const int64_t value_elements, product({value_block_, blocks}));
-  HONE_ASSIGN_OR_RETURN(keys_, AlignedBuffer::allocate_elements(key_elements, sizeof(float)));
-  HONE_ASSIGN_OR_RETURN(values_, AlignedBuffer::allocate_elements(value_elements, sizeof(float)));
-  sequences_.resize(index(spec_.sequences));
-  for (Cached& c : sequences_) c.table.resize(index(table));
-  if (page > 0) {
-    free_.resize(index(blocks));
+    spec_.pages = spec_.pages > 0 ? std::min(spec_.pages, full) : full;
+    HONE_ASSIGN_OR_RETURN(pool_, make_room(page, spec_.pages));
+    free_.resize(index(spec_.pages));
     std::iota(free_.rbegin(), free_.rend(), 0);  // page 0 is taken first
+  } else {
+    // What could not be when all are full is refused now, though memory is taken as they grow.
+    HONE_RETURN_IF_ERROR(measure(spec_.capacity, spec_.sequences).status());
   }
+  sequences_.resize(index(spec_.sequences));
+  for (Cached& c : sequences_) {
+    c.table.resize(index(table));
+    HONE_RETURN_IF_ERROR(grow(c, std::min(kFirstRows, spec_.capacity)));
+  }
+  return {};
+}
+
+Result<KvCache::Impl::Room> KvCache::Impl::measure(int64_t rows, int64_t blocks) const {
+  const attention::AttentionProblem& p = form_.problem;
+  Room room{.rows = rows};
+  HONE_ASSIGN_OR_RETURN(room.key_head, product({blocked() ? round_up(rows, kGroup) : rows, p.d}));
+  HONE_ASSIGN_OR_RETURN(room.value_head, product({rows, p.value_dim()}));
+  HONE_ASSIGN_OR_RETURN(room.key_block, product({room.key_head, p.kv_heads}));
+  HONE_ASSIGN_OR_RETURN(room.value_block, product({room.value_head, p.kv_heads}));
+  HONE_RETURN_IF_ERROR(product({room.key_block, blocks}).status());
+  HONE_RETURN_IF_ERROR(product({room.value_block, blocks}).status());
+  return room;
+}
+
+Result<KvCache::Impl::Room> KvCache::Impl::make_room(int64_t rows, int64_t blocks) {
+  HONE_ASSIGN_OR_RETURN(Room room, measure(rows, blocks));
+  HONE_ASSIGN_OR_RETURN(room.keys, AlignedBuffer::allocate_elements(room.key_block * blocks, sizeof(float)));
+  HONE_ASSIGN_OR_RETURN(room.values, AlignedBuffer::allocate_elements(room.value_block * blocks, sizeof(float)));
+  bytes_ += room.keys.size() + room.values.size();
+  return room;
+}
+
+// Nobody reads a sequence while it is appended to, so its keys may move.
+Status KvCache::Impl::grow(Cached& cached, int64_t length) {
+  if (paged() || length <= cached.own.rows) return {};
+  const int64_t wanted = std::max(round_up(length, kGroup), 2 * cached.own.rows);
+  HONE_ASSIGN_OR_RETURN(Room room, make_room(std::min(wanted, spec_.capacity), 1));
+  const attention::AttentionProblem& p = form_.problem;
+  const auto copy = [](const AlignedBuffer& from, int64_t from_at, AlignedBuffer& to, int64_t to_at, int64_t count) {
+    if (count > 0)
+      std::memcpy(to.as<float>().data() + to_at, from.as<float>().data() + from_at, index(count) * sizeof(float));
+  };
+  const int64_t key_rows = blocked() ? round_up(cached.length, kGroup) : cached.length;
+  for (int64_t head = 0; head < p.kv_heads; ++head) {
+    copy(cached.own.keys, head * cached.own.key_head, room.keys, head * room.key_head, key_rows * p.d);
+    copy(cached.own.values, head * cached.own.value_head, room.values, head * room.value_head,
+         cached.length * p.value_dim());
+  }
+  bytes_ -= cached.own.keys.size() + cached.own.values.size();
+  cached.own = std::move(room);
   return {};
 }
 
@@ -134,18 +169,18 @@ Result<int64_t> KvCache::Impl::keys(int64_t sequence, int64_t wanted) const {
 
 void KvCache::Impl::set_operands(int64_t sequence, attention::Sequence& operands) const {
   const Cached& cached = sequences_[index(sequence)];
-  const bool paged = form_.problem.page > 0;
-  operands.key = keys_.as<float>().data() + (paged ? 0 : sequence * key_block_);
-  operands.value = values_.as<float>().data() + (paged ? 0 : sequence * value_block_);
-  operands.k_head = key_head_;
-  operands.v_head = value_head_;
-  if (paged) {
+  const Room& room = room_of(cached);
+  operands.key = room.keys.as<float>().data();
+  operands.value = room.values.as<float>().data();
+  operands.k_head = room.key_head;
+  operands.v_head = room.value_head;
+  if (paged()) {
     operands.page_table = cached.table.data();
     operands.pages = spec_.pages;
-    operands.k_page = key_block_;
-    operands.v_page = value_block_;
+    operands.k_page = room.key_block;
+    operands.v_page = room.value_block;
   } else if (blocked()) {
-    operands.key_groups = ceil_div(rows_, kGroup);
+    operands.key_groups = ceil_div(room.rows, kGroup);
   }
 }
 
@@ -154,7 +189,7 @@ void KvCache::Impl::set_operands(int64_t sequence, attention::Sequence& operands
 struct KvCache::Impl::Append {
   const Impl& cache;
   const Cached& cached;
-  int64_t sequence;
+  const Room& room;
   const KvRows& rows;
   int64_t key_head, value_head;
 
@@ -192,13 +227,14 @@ Status KvCache::Impl::append(int64_t sequence, const KvRows& rows) {
   if (op::region_pays(20 * moved, state_->target.min_work)) {
     HONE_ASSIGN_OR_RETURN(on, state_->schedules.get(state_->target.threads));
   }
+  HONE_RETURN_IF_ERROR(grow(cached, length));
   HONE_RETURN_IF_ERROR(take_pages(cached, length));
   const auto head_stride = [&](int64_t given, int64_t row, int64_t dim) {
     return given >= 0 ? given : form_.head_stride(rows.tokens, row, dim);
   };
   Append append{.cache = *this,
                 .cached = cached,
-                .sequence = sequence,
+                .room = room_of(cached),
                 .rows = rows,
                 .key_head = head_stride(rows.k_head, key_row(), p.d),
                 .value_head = head_stride(rows.v_head, value_row(), p.value_dim())};
@@ -215,11 +251,12 @@ void KvCache::Impl::append_head(const Append& append, int64_t head) const {
   const float* value = append.rows.value + head * append.value_head;
   int64_t position = append.cached.length;
   for (const int64_t end = position + append.rows.tokens; position < end;) {
-    const int64_t block = p.page > 0 ? append.cached.table[index(position / p.page)] : append.sequence;
-    const int64_t at = p.page > 0 ? position % p.page : position;
-    const int64_t count = std::min(end - position, rows_ - at);
-    float* const keys = keys_.as<float>().data() + block * key_block_ + head * key_head_;
-    float* const values = values_.as<float>().data() + block * value_block_ + head * value_head_;
+    const Room& room = append.room;
+    const int64_t block = paged() ? append.cached.table[index(position / p.page)] : 0;
+    const int64_t at = paged() ? position % p.page : position;
+    const int64_t count = std::min(end - position, room.rows - at);
+    float* const keys = room.keys.as<float>().data() + block * room.key_block + head * room.key_head;
+    float* const values = room.values.as<float>().data() + block * room.value_block + head * room.value_head;
     if (blocked()) {
       put_blocked(key, key_row(), d, count, keys, at);
     } else {
@@ -244,7 +281,7 @@ Status KvCache::Impl::truncate(int64_t sequence, int64_t length) {
 
 // All or none.
 Status KvCache::Impl::take_pages(Cached& cached, int64_t length) {
-  if (form_.problem.page == 0) return {};
+  if (!paged()) return {};
   const int64_t needed = ceil_div(length, form_.problem.page) - cached.pages;
   const std::lock_guard lock(mutex_);
   const auto left = static_cast<int64_t>(free_.size());
@@ -258,7 +295,7 @@ Status KvCache::Impl::take_pages(Cached& cached, int64_t length) {
 }
 
 void KvCache::Impl::give_pages(Cached& cached, int64_t length) {
-  if (form_.problem.page == 0) return;
+  if (!paged()) return;
   const std::lock_guard lock(mutex_);
   while (cached.pages > ceil_div(length, form_.problem.page)) free_.push_back(cached.table[index(--cached.pages)]);
 }

@@ -1,9 +1,11 @@
 // Keys and values of some sequences, where attention reads them.
 //
-//   contiguous   K [sequences][kv_heads][capacity][d], or per head [ceil(capacity / 16)][d][16]; V likewise by rows
-//   paged        the same with pages in the place of sequences, and a table of pages for each sequence
+//   contiguous   of each sequence K [kv_heads][rows][d], or per head [ceil(rows / 16)][d][16]; V likewise by rows.
+//                `rows` doubles when they are full, up to the capacity: memory is that of the texts there are
+//   paged        K [pages][kv_heads][page][d] and so on, taken at once; and a table of pages for each sequence
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -23,7 +25,7 @@ class KvCache::Impl {
   Status append(int64_t sequence, const KvRows& rows);
   Status truncate(int64_t sequence, int64_t length);
   int64_t length(int64_t sequence) const { return holds(sequence) ? sequences_[index(sequence)].length : 0; }
-  int64_t bytes() const { return keys_.size() + values_.size(); }
+  int64_t bytes() const { return bytes_; }
   int64_t free_pages() const;
   bool blocked() const { return form_.problem.k == attention::KeyLayout::kBlocked; }
 
@@ -34,8 +36,16 @@ class KvCache::Impl {
   void set_operands(int64_t sequence, attention::Sequence& operands) const;
 
  private:
+  // Blocks (pages, or one that is a sequence) of all heads.
+  struct Room {
+    int64_t rows = 0;                        // that a head has in a block
+    int64_t key_head = 0, value_head = 0;    // elements from head to head
+    int64_t key_block = 0, value_block = 0;  // elements from block to block
+    AlignedBuffer keys, values;
+  };
   struct Cached {
     int64_t length = 0;
+    Room own;                    // without pages
     int64_t pages = 0;           // in use, from the front of the table
     std::vector<int32_t> table;  // as many entries as a full sequence needs
   };
@@ -43,6 +53,12 @@ class KvCache::Impl {
 
   Impl(std::shared_ptr<Engine::State> state, const AttentionForm& form, const KvCacheSpec& spec);
   Status allocate();
+  // A room without memory: its sizes, checked.
+  Result<Room> measure(int64_t rows, int64_t blocks) const;
+  Result<Room> make_room(int64_t rows, int64_t blocks);
+  bool paged() const { return form_.problem.page > 0; }
+  const Room& room_of(const Cached& cached) const { return paged() ? pool_ : cached.own; }
+  Status grow(Cached& cached, int64_t length);
   bool holds(int64_t sequence) const { return sequence >= 0 && sequence < spec_.sequences; }
   // Elements from row to row of what is appended.
   int64_t key_row() const { return form_.append_ldk > 0 ? form_.append_ldk : form_.problem.d; }
@@ -57,11 +73,9 @@ class KvCache::Impl {
   const std::shared_ptr<Engine::State> state_;
   const AttentionForm form_;
   KvCacheSpec spec_;
-  int64_t rows_ = 0;                         // that a head has in one block (a sequence or a page)
-  int64_t key_head_ = 0, value_head_ = 0;    // elements from head to head
-  int64_t key_block_ = 0, value_block_ = 0;  // elements from block to block
-  AlignedBuffer keys_, values_;
+  Room pool_;  // of all pages
   std::vector<Cached> sequences_;
+  std::atomic<int64_t> bytes_ = 0;
   mutable std::mutex mutex_;   // of free_
   std::vector<int32_t> free_;  // pages, the next one last
 };

@@ -147,8 +147,35 @@ TEST_P(EngineKvCache, TruncatingForgetsAndGivesPagesBack) {
   right.reset();
   ASSERT_TRUE(attention->run(from_cache(right, 0), &cache).ok());
   testing_api::expect_result(right, "online(256)");
-  EXPECT_EQ(cache.bytes(), bytes) << "a cache never grows";
+  EXPECT_EQ(cache.bytes(), bytes) << "96 tokens are there from the start";
   EXPECT_EQ(cache.truncate(0, 61).code(), Code::kInvalidArgument);
+}
+
+TEST_P(EngineKvCache, ASequenceGrowsWithItsTokensAndKeepsThem) {
+  Result<Attention> attention = engine_.prepare(spec());
+  ASSERT_TRUE(attention.ok());
+  KvCache cache = attention->cache({.sequences = 2, .capacity = 1000, .pages = 0}).value();
+  const bool paged = GetParam().page > 0;
+  const int64_t bytes = cache.bytes();
+  AttentionOperands first(spec(), 9, 700, 5), second(spec(), 9, 1000, 6);
+  const auto add = [&](int64_t sequence, AttentionOperands& from, int64_t to) {
+    const int64_t at = cache.length(sequence), tokens = from.sequence.kv;
+    const KvRows rows{.tokens = to - at,
+                      .key = from.key_row(0, at),
+                      .value = from.value_row(0, at),
+                      .k_head = tokens * spec().head_dim,
+                      .v_head = tokens * 12};
+    EXPECT_TRUE(cache.append(sequence, rows).ok());
+  };
+  for (const int64_t to : {250, 257, 258, 700}) add(0, first, to);
+  const int64_t with_first = cache.bytes();
+  for (const int64_t to : {1, 999, 1000}) add(1, second, to);
+  EXPECT_EQ(with_first > bytes, !paged) << "pages are taken at once";
+  EXPECT_EQ(cache.bytes() > with_first, !paged);
+  for (AttentionOperands* o : {&first, &second}) {
+    ASSERT_TRUE(attention->run(from_cache(*o, o == &first ? 0 : 1), &cache).ok());
+    testing_api::expect_result(*o, "online(256)");
+  }
 }
 
 TEST_P(EngineKvCache, WhatDoesNotFitChangesNothing) {

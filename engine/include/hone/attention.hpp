@@ -126,7 +126,8 @@ struct AttentionSequence {
   int64_t cached = 0;                // spec.cache: which sequence of the cache
 };
 
-// What a KvCache is made for. Memory is taken at once: a cache never grows.
+// What a KvCache is made for. Pages are taken at once. Without pages the memory of a sequence grows with it, by
+// doubling, up to its capacity.
 struct KvCacheSpec {
   int64_t sequences = 1;
   int64_t capacity = 0;  // keys that each sequence may have
@@ -147,7 +148,7 @@ struct KvRows {
 class HONE_API KvCache {
  public:
   // All or nothing. Errors, with the cache as before: invalid_argument (no such sequence, tokens < 0, an operand null),
-  // resource_exhausted (capacity, or no page free: how many there are, and are needed).
+  // resource_exhausted (capacity, no page free: how many there are, and are needed; or no memory to grow).
   Status append(int64_t sequence, const KvRows& rows);
   // Forgets all keys from `length` on and gives back their pages. Error: invalid_argument (longer than it is).
   Status truncate(int64_t sequence, int64_t length);
