@@ -51,6 +51,13 @@ const FeatureSet& features_here() {
 
 }  // namespace
 
+FeatureSet needed_features(std::span<const ir::Kernel> kernels, Isa isa) {
+  FeatureSet needed = isa_info(isa).required;
+  for (const ir::Kernel& kernel : kernels)
+    for (const std::string& name : ir::required_features(kernel).names()) needed.add(*parse_feature(name));
+  return needed;
+}
+
 Status check_features(const ir::Kernel& kernel, Isa isa, const CompileOptions& options) {
   const FeatureSet needed = ir::required_features(kernel);
   if (needed == FeatureSet{}) return {};

@@ -40,6 +40,8 @@ struct CompileOptions {
   std::optional<FeatureSet> cpu = std::nullopt;
 };
 
+// Of a CPU that runs machine code of the kernels for `isa`: what the ISA requires, and what their ops need besides.
+FeatureSet needed_features(std::span<const ir::Kernel> kernels, Isa isa);
 // May machine code of the kernel be made for such a CPU? Error: unsupported, naming what the CPU or the ISA lacks
 // (ir::required_features). For code generators; the interpreter needs nothing.
 Status check_features(const ir::Kernel& kernel, Isa isa, const CompileOptions& options);

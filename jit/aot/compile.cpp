@@ -54,6 +54,16 @@ bool has(Isa isa, const std::string& cpu) {
   return knows(isa, cpu) && subtarget(isa, cpu)->checkFeatures(feature_list(isa));
 }
 
+// A CPU that has the ISA; see AotTarget.
+FeatureSet optional_features(Isa isa, const std::string& cpu, const FeatureSet& host) {
+  FeatureSet found;
+  const std::string pairs(feature_name(Feature::kAvx512Bf16));  // LLVM's name too
+  if (!isa_info(isa).required.has(Feature::kAvx512F)) return found;
+  if (cpu == "native" ? host.has(Feature::kAvx512Bf16) : subtarget(isa, cpu)->checkFeatures("+" + pairs))
+    found.add(Feature::kAvx512Bf16);
+  return found;
+}
+
 // Names of a level of features, of which LLVM has no machine model worth having.
 bool is_generic(const std::string& cpu) { return cpu == "native" || cpu == "generic" || cpu.starts_with("x86-64"); }
 
@@ -76,8 +86,10 @@ Result<AotTarget> aot_target(const std::string& mcpu, const FeatureSet& host, co
     if (wanted != nullptr ? *isa != *wanted : ours && isa_info(*isa).arch != host_arch()) continue;
     const bool can = mcpu == "native" ? host.contains(isa_info(*isa).required) : has(*isa, mcpu);
     if (!can) continue;
-    AotTarget target{.isa = *isa, .mcpu = mcpu == "native" ? "" : mcpu, .tune = is_generic(mcpu) ? "" : mcpu};
-    return target;
+    return AotTarget{.isa = *isa,
+                     .mcpu = mcpu == "native" ? "" : mcpu,
+                     .tune = is_generic(mcpu) ? "" : mcpu,
+                     .optional = optional_features(*isa, mcpu, host)};
   }
   if (!known) return unknown_cpu(mcpu);
   if (wanted == nullptr) return invalid_argument(fmt::format("CPU '{}' has no instruction set that hone emits", mcpu));
@@ -86,6 +98,7 @@ Result<AotTarget> aot_target(const std::string& mcpu, const FeatureSet& host, co
 }
 
 Result<AotObject> compile_object(const ir::Kernel& kernel, const AotTarget& target) {
+  HONE_RETURN_IF_ERROR(check_features(kernel, target.isa, {.cpu = target.optional}));
   HONE_ASSIGN_OR_RETURN(const LlvmObject object, compiler().compile(kernel, {.isa = target.isa, .tune = target.tune}));
   return AotObject{.bytes = object.buffer->getBuffer().str(), .symbol = object.symbol};
 }

@@ -22,6 +22,7 @@
 #include "engine/base/version.h"
 #include "jit/aot/compile_internal.h"
 #include "jit/aot/link.h"
+#include "jit/codegen.h"
 #include "kernels/ir/text.h"
 
 namespace hone::jit {
@@ -184,7 +185,7 @@ Status add_code(std::span<const ir::Kernel> kernels, CodeObject& object, Code& p
   packed.isa = isa_info(object.target().isa).name;
   HONE_ASSIGN_OR_RETURN(packed.arch, aot_arch(object.target().isa));
   packed.mcpu = object.target().mcpu;
-  packed.features = isa_info(object.target().isa).required.names();
+  packed.features = needed_features(kernels, object.target().isa).names();
   HONE_ASSIGN_OR_RETURN(packed.codegen, aot_codegen());
   packed.object = object.name();
   for (const ir::Kernel& kernel : kernels) {

@@ -22,6 +22,8 @@ struct AotTarget {
   Isa isa = Isa::kAvx2;
   std::string mcpu;  // as the manifest records it; "": any that has the ISA
   std::string tune;  // whose machine model schedules the code; "": ours for the ISA
+  // What the CPU has of that which only some kernels need (ir::required_features). Code of others does not use it.
+  FeatureSet optional = {};
   bool operator==(const AotTarget&) const = default;
 };
 // What LLVM knows as `mcpu`: the strongest instruction set whose features that CPU has, or `wanted` if it has those.

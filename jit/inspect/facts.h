@@ -18,7 +18,7 @@ namespace hone::jit {
 // An instruction may be of several classes: `vfmadd231ps zmm0, zmm1, dword ptr [rax]{1to16}` is vector, fma and load.
 struct Classes {
   bool vector : 1 = false;   // computes or moves at least two lanes of a vector register (a scalar in xmm does not)
-  bool fma : 1 = false;      // fused multiply-add of vectors
+  bool fma : 1 = false;      // fused multiply-add of vectors, of single elements or of pairs of bf16 (vdpbf16ps)
   bool load : 1 = false;     // reads memory, prefetches apart
   bool store : 1 = false;    // writes memory
   bool branch : 1 = false;   // jumps, conditional or not, calls and returns

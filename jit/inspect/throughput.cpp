@@ -121,6 +121,15 @@ Result<std::vector<llvm::MCInst>> decode_all(const Mc& mc, std::span<const std::
   return all;
 }
 
+// With what no ISA requires and the instructions need: of that the models give numbers for CPUs that lack it.
+std::vector<std::string> with_optional(const Mc& mc, Arch arch, std::span<const llvm::MCInst> decoded,
+                                       std::vector<std::string> features) {
+  const auto pairs = [&](const llvm::MCInst& inst) { return mc.name(inst).find("BF16") != std::string_view::npos; };
+  if (arch == Arch::kX86_64 && std::any_of(decoded.begin(), decoded.end(), pairs))
+    features.emplace_back(feature_name(Feature::kAvx512Bf16));
+  return features;
+}
+
 Result<Instructions> lower(const Mc& mc, const llvm::MCSubtargetInfo& model, const std::string& cpu,
                            mca::InstrBuilder& builder, std::span<const llvm::MCInst> decoded) {
   const std::unique_ptr<mca::InstrPostProcess> post(mc.target->createInstrPostProcess(model, *mc.instructions));
@@ -221,9 +230,10 @@ Result<StaticThroughput> static_throughput(std::span<const std::byte> code, Arch
     return invalid_argument(fmt::format("the code is for {} and this CPU is not; name a CPU", arch_name(arch)));
   StaticThroughput result{.cpu = cpu.empty() ? host_cpu() : cpu};
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<Mc> mc, make_mc(arch));
-  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<llvm::MCSubtargetInfo> subtarget, model_of(*mc, result.cpu, features));
-  const llvm::MCSchedModel& model = subtarget->getSchedModel();
   HONE_ASSIGN_OR_RETURN(const std::vector<llvm::MCInst> decoded, decode_all(*mc, code));
+  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<llvm::MCSubtargetInfo> subtarget,
+                        model_of(*mc, result.cpu, with_optional(*mc, arch, decoded, features)));
+  const llvm::MCSchedModel& model = subtarget->getSchedModel();
   const mca::InstrumentManager instruments(*subtarget, *mc->instructions);
   constexpr unsigned kCallLatency = 100;  // the tool's; kernels call nothing
   mca::InstrBuilder builder(*subtarget, *mc->instructions, *mc->registers, mc->analysis.get(), instruments,

@@ -52,7 +52,8 @@ bool on_one_lane(std::string_view name) {
 }
 
 bool is_fma(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kFma = {"VFMADD", "VFMSUB", "VFNMADD", "VFNMSUB", "VFCMADD", "V4F"};
+  constexpr std::array<std::string_view, 7> kFma = {"VFMADD",  "VFMSUB", "VFNMADD",  "VFNMSUB",
+                                                    "VFCMADD", "V4F",    "VDPBF16PS"};
   return starts_with_any(name, kFma);
 }
 

@@ -17,6 +17,7 @@
 #include <immintrin.h>
 #endif
 
+#include "engine/base/machine.h"
 #include "kernels/ir/builder.h"
 #include "kernels/ir/interpret.h"
 #include "kernels/ir/text.h"
@@ -265,6 +266,12 @@ TEST_P(JitRefusal, PairsNeedTheCpuToHaveThem) {
     EXPECT_THAT(made.status().message(), HasSubstr(std::string(isa_info(isa).name) + " has no"));
   }
   EXPECT_TRUE(find_code_generator("interp").value()->compile(kernel, isa, {.cpu = without}).ok());
+  // zen3 has no AVX-512 at all; a CPU that does not have it either has nothing to be taken away.
+  setenv("HONE_CPU", "zen3", 1);
+  const Result<Machine> zen3 = detect_machine();
+  unsetenv("HONE_CPU");
+  ASSERT_TRUE(zen3.ok());
+  EXPECT_FALSE(generator->compile(kernel, isa, {.cached = false, .cpu = zen3->features}).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, JitRefusal, testing::ValuesIn(all_targets()), target_name);

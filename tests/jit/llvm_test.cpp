@@ -234,9 +234,9 @@ void expect_tight(const ir::Kernel& kernel, const LoopCase& t, int unroll, int a
   EXPECT_EQ(loop.counts.stack, 0) << "spill in the inner loop:\n" << loop.text();
   EXPECT_EQ(loop.vector_moves(), 0) << "moves between registers:\n" << loop.text();
   // A broadcast with one use is an operand of it, or an instruction of its own.
-  const int broadcasts = loop.mnemonic("vbroadcastss") + loop.with("{1to");
-  EXPECT_EQ(broadcasts, unroll * t.mr);
-  const int vector_work = unroll * (vectors + t.mr * vectors) + loop.mnemonic("vbroadcastss");
+  const int broadcasts = loop.mnemonic("vbroadcastss") + loop.mnemonic("vpbroadcastd");
+  EXPECT_EQ(broadcasts + loop.with("{1to"), unroll * t.mr);
+  const int vector_work = unroll * (vectors + t.mr * vectors) + broadcasts;
   constexpr int kCounterAndBranch = 2;
   EXPECT_LE(loop.counts.total, vector_work + a_pointers + 1 + kCounterAndBranch) << loop.text();
 }
@@ -249,6 +249,15 @@ TEST_P(JitLlvmLoops, AreTight) {
       expect_tight(
           tile_kernel({.mr = t.mr, .nr = t.nr, .k = 64, .lanes = t.lanes, .unroll = unroll, .packed_a = packed}), t,
           unroll, 1);
+    }
+  }
+  if (t.lanes == 16) {
+    for (int unroll : {1, 4}) {
+      SCOPED_TRACE("pairs, unroll " + std::to_string(unroll));
+      expect_tight(
+          tile_kernel(
+              {.mr = t.mr, .nr = t.nr, .k = 64, .lanes = 16, .unroll = unroll, .packed_a = true, .pairs = true}),
+          t, unroll, 1);
     }
   }
   expect_tight(rows_at_runtime_stride(t.mr, t.nr / t.lanes, t.lanes), t, 1, (t.mr + 8) / 9);

@@ -23,9 +23,9 @@ using Compiled = std::vector<std::unique_ptr<jit::CompiledKernel>>;
 Result<Compiled> compile(const std::vector<ir::Kernel>& kernels, jit::CodeGenerator& generator, Isa isa) {
   Compiled all;
   for (const ir::Kernel& kernel : kernels) {
-    // Made now: from the cache on disk it would not take its time.
+    // Made now: from the cache on disk it would not take its time. To be looked at, also where it cannot run.
     HONE_ASSIGN_OR_RETURN(std::unique_ptr<jit::CompiledKernel> compiled,
-                          generator.compile(kernel, isa, {.cached = false}));
+                          generator.compile(kernel, isa, {.cached = false, .cpu = features_of(isa_info(isa).arch)}));
     all.push_back(std::move(compiled));
   }
   return all;
@@ -109,12 +109,13 @@ void look(const std::vector<ir::Kernel>& kernels, jit::CodeGenerator& generator,
 }
 
 // Why nothing made for the program can run here; "" when it can.
-std::string cannot_run(const Study& study, const StudyOptions& options) {
+std::string cannot_run(const std::vector<ir::Kernel>& kernels, const Study& study, const StudyOptions& options) {
   if (op::empty(study.problem)) return "the output has no elements: there is nothing to time";
   const IsaInfo& isa = isa_info(op::isa(study.program));
-  if (options.machine.supports(isa.isa)) return "";
+  const FeatureSet needed = jit::needed_features(kernels, isa.isa);
+  if (options.machine.features.contains(needed)) return "";
   std::string lacking;
-  for (const std::string& name : isa.required.without(options.machine.features).names())
+  for (const std::string& name : needed.without(options.machine.features).names())
     lacking += (lacking.empty() ? "" : ", ") + name;
   return fmt::format("this CPU does not run {}{}", isa.name, lacking.empty() ? "" : ": it lacks " + lacking);
 }
@@ -298,7 +299,7 @@ Result<Study> study(const op::Problem& problem, const Chosen& chosen, const Stud
     if (!interrupted()) look(kernels, *generator, options, s, code);
     s.codes.push_back(std::move(code));
   }
-  const std::string why_not = cannot_run(s, options);
+  const std::string why_not = cannot_run(kernels, s, options);
   for (GeneratorCode& code : s.codes)
     if (code.no_time.empty()) code.no_time = why_not;
   if (why_not.empty()) HONE_RETURN_IF_ERROR(race_all(options, s));

@@ -50,6 +50,8 @@ Result<Machine> machine_of(const jit::AotTarget& target, const Machine& here) {
   }
   const Result<Isa> best = machine.best_isa();
   if (!best.ok() || *best != target.isa) machine.features = isa_info(target.isa).required;
+  // Without a description these are the features of the machine that compiles.
+  if (!target.optional.has(Feature::kAvx512Bf16)) machine.features.remove(Feature::kAvx512Bf16);
   return machine;
 }
 

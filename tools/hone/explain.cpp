@@ -101,8 +101,9 @@ Status add_code(const op::Problem& problem, const plan::Plan& plan, const Explai
     if (plan.codegen == plan::kFallbackCodegen)
       return unsupported("--asm: nothing is generated for this plan, its kernel is precompiled");
     HONE_ASSIGN_OR_RETURN(jit::CodeGenerator * generator, jit::find_code_generator(plan.codegen));
-    HONE_ASSIGN_OR_RETURN(const std::unique_ptr<jit::CompiledKernel> compiled,
-                          generator->compile(kernel, op::isa(plan.program)));
+    HONE_ASSIGN_OR_RETURN(
+        const std::unique_ptr<jit::CompiledKernel> compiled,
+        generator->compile(kernel, op::isa(plan.program), {.cpu = features_of(isa_info(op::isa(plan.program)).arch)}));
     HONE_ASSIGN_OR_RETURN(const std::string listing, jit::disassemble(compiled->code(), op::isa(plan.program)));
     assembly += (assembly.empty() ? "" : "\n") + listing;
   }

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <optional>
 
+#include "engine/base/machine.h"
 #include "engine/base/random.h"
 #include "jit/fuzz/differential.h"
 #include "kernels/ir/random.h"
@@ -29,6 +30,12 @@ std::vector<Isa> isas_here() {
     if (t.generator->targets(t.isa) && std::ranges::find(isas, t.isa) == isas.end()) isas.push_back(t.isa);
   if (isas.empty()) isas.assign(all_isas().begin(), all_isas().end());
   return isas;
+}
+
+// Where no code generator could be tried on pairs of bf16, they only cost time.
+bool pairs_here() {
+  const Result<Machine> machine = detect_machine();
+  return machine.ok() && machine->features.has(Feature::kAvx512Bf16);
 }
 
 int most_lanes(const std::vector<Isa>& isas) {
@@ -124,12 +131,14 @@ std::vector<std::string> fuzz_kinds() {
 
 FuzzCase random_case(uint64_t seed, uint64_t index, const std::vector<std::string>& kinds) {
   static const std::vector<Isa> isas = isas_here();
+  static const bool pairs = pairs_here();
   Random random(seed * 0x9e3779b97f4a7c15u + index);
   std::vector<std::string> ops;
   std::ranges::copy_if(kinds, std::back_inserter(ops), [](const std::string& k) { return k != kLoopIr; });
   const bool loop_ir = ops.size() < kinds.size() && (ops.empty() || random.chance(kLoopIrPercent));
   if (!loop_ir) return random_op_case(random.element(ops), random, isas);
-  ir::RandomKernel kernel = ir::random_kernel(random.next() >> 1, most_lanes(isas));
+  const uint64_t kernel_seed = random.next() >> 1;
+  ir::RandomKernel kernel = ir::random_kernel(kernel_seed, most_lanes(isas), pairs && random.chance(30));
   return {.kind = std::string(kLoopIr),
           .seed = random.next() >> 1,
           .kernel = ir::print(kernel.kernel),

@@ -79,6 +79,7 @@ Verdict check_loop_ir(const FuzzCase& c, const std::vector<jit::CodeGenerator*>&
   for (jit::CodeGenerator* generator : generators)
     for (const Isa isa : all_isas()) {
       if (!generator->targets(isa) || isa_info(isa).lanes_f32() < lanes_of(*kernel)) continue;
+      if (!jit::check_features(*kernel, isa, {}).ok()) continue;
       const jit::Target target{generator, isa};
       const Status same = differential->check(target, progress);
       if (!same.ok()) return failed(fault_of(target, same), same.message());
@@ -199,6 +200,9 @@ Verdict check_op(const FuzzCase& c, const std::vector<jit::CodeGenerator*>& gene
   for (jit::CodeGenerator* generator : generators) {
     const jit::Target target{generator, op::isa(lowered->program)};
     if (!generator->targets(target.isa)) continue;
+    if (!std::ranges::all_of(lowered->kernels,
+                             [&](const auto& k) { return jit::check_features(k, target.isa, {}).ok(); }))
+      continue;
     const Status status = run_compiled(**trial, lowered->kernels, target, progress);
     if (!status.ok()) return failed(fault_of(target, status), fmt::format("{}: {}", target.name(), status.message()));
     verdict.compiled += static_cast<int64_t>(lowered->kernels.size());

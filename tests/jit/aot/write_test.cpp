@@ -110,6 +110,27 @@ TEST_F(AotWrite, CodeForOtherCpus) {
   EXPECT_EQ(written->ops[0].variants[0].features, isa_info(Isa::kAvx512).required.names());
 }
 
+// Only variants of kernels that use it ask for a feature beyond their instruction set.
+TEST_F(AotWrite, PairsOfBf16AskForTheirFeature) {
+  const std::vector<ir::Kernel> kernels = {kernel(2), pair_kernels(16).back().kernel};
+  AotOp op = op_of("a problem", kernels, Isa::kAvx512);
+  op.variants[0].target = *aot_target("znver4", {});
+  op.variants.push_back(op_of("", {kernel(2)}, Isa::kAvx2).variants[0]);
+  const Result<Manifest> written = write_package({op}, path("k.hone"), Replace::kNothing);
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  EXPECT_EQ(written->ops[0].variants[0].features.back(), "avx512bf16");
+  EXPECT_EQ(written->ops[0].variants[1].features, isa_info(Isa::kAvx2).required.names());
+  PackageHost host{.arch = "x86_64", .features = isa_info(Isa::kAvx512).required};
+  EXPECT_EQ(choose_variant(written->ops[0], host).value(), 1u);
+  host.features.add(Feature::kAvx512Bf16);
+  EXPECT_EQ(choose_variant(written->ops[0], host).value(), 0u);
+
+  op.variants[0].target = *aot_target("x86-64-v4", host.features);
+  const Status refused = write_package({op}, path("v4.hone"), Replace::kNothing).status();
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_THAT(refused.message(), HasSubstr("AVX512_BF16: the CPU that the code is for lacks it"));
+}
+
 // One package for two architectures: each takes its own, and where there is only the other's the reason is said.
 TEST_F(AotWrite, CodeForOtherArchitectures) {
   if (const Status emits = aot_target("cortex-a72", {}).status(); !emits.ok()) GTEST_SKIP() << emits.message();
@@ -223,7 +244,15 @@ TEST(AotTargets, CpusByName) {
   const FeatureSet avx2 = isa_info(Isa::kAvx2).required, avx512 = isa_info(Isa::kAvx512).required;
   const Result<AotTarget> zen4 = aot_target("znver4", avx2);
   if (zen4.status().code() == Code::kUnsupported) GTEST_SKIP() << zen4.status().message();
-  EXPECT_EQ(*zen4, (AotTarget{.isa = Isa::kAvx512, .mcpu = "znver4", .tune = "znver4"}));
+  const FeatureSet pairs{Feature::kAvx512Bf16};
+  EXPECT_EQ(*zen4, (AotTarget{.isa = Isa::kAvx512, .mcpu = "znver4", .tune = "znver4", .optional = pairs}));
+  EXPECT_EQ(aot_target("cooperlake", {})->optional, pairs);
+  EXPECT_EQ(aot_target("icelake-server", {})->optional, FeatureSet{});
+  FeatureSet with_pairs = avx512;
+  with_pairs.add(Feature::kAvx512Bf16);
+  EXPECT_EQ(aot_target("native", with_pairs)->optional, pairs);
+  EXPECT_EQ(aot_target("native", avx512)->optional, FeatureSet{});
+  EXPECT_EQ(aot_target("x86-64-v4", with_pairs)->optional, FeatureSet{}) << "this machine is not asked";
   EXPECT_EQ(*aot_target("x86-64-v4", avx2), (AotTarget{.isa = Isa::kAvx512, .mcpu = "x86-64-v4", .tune = ""}));
   EXPECT_EQ(*aot_target("x86-64-v3", avx512), (AotTarget{.isa = Isa::kAvx2, .mcpu = "x86-64-v3", .tune = ""}));
   EXPECT_EQ(aot_target("haswell", {})->isa, Isa::kAvx2);

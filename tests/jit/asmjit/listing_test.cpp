@@ -36,12 +36,22 @@ class JitAsmjitInnerLoop : public testing::TestWithParam<Tile> {};
 TEST_P(JitAsmjitInnerLoop, HasNothingButItsOperations) {
   HONE_NEEDS_INSPECT();
   const auto [isa, mr, nr, lanes, one_b] = GetParam();
-  for (bool packed : {false, true}) {
-    for (int unroll : {1, 4}) {
-      const auto code = emitted(
-          tile_kernel(
-              {.mr = mr, .nr = nr, .k = 512, .lanes = lanes, .unroll = unroll, .packed_a = packed, .one_b = one_b}),
-          isa);
+  for (const auto& [packed, unroll, pairs] : {std::tuple{false, 1, false},
+                                              {false, 4, false},
+                                              {true, 1, false},
+                                              {true, 4, false},
+                                              {true, 1, true},
+                                              {true, 4, true}}) {
+    if (!pairs || isa == Isa::kAvx512) {
+      const auto code = emitted(tile_kernel({.mr = mr,
+                                             .nr = nr,
+                                             .k = 512,
+                                             .lanes = lanes,
+                                             .unroll = unroll,
+                                             .packed_a = packed,
+                                             .one_b = one_b,
+                                             .pairs = pairs}),
+                                isa);
       ASSERT_TRUE(code.ok()) << code.status().to_string();
       const std::vector<InnerLoop> loops = code->inner_loops();
       ASSERT_EQ(loops.size(), 1u);
@@ -50,7 +60,7 @@ TEST_P(JitAsmjitInnerLoop, HasNothingButItsOperations) {
       const int loads = mr == 1 ? 0 : vectors, broadcasts = isa == Isa::kAvx512 && vectors == 1 ? 0 : mr;
       const int folded = mr == 1 ? vectors : mr - broadcasts;
       EXPECT_EQ(loop.counts.fma, unroll * mr * vectors);
-      EXPECT_EQ(loop.mnemonic("vfmadd231ps"), loop.counts.fma);
+      EXPECT_EQ(loop.mnemonic(pairs ? "vdpbf16ps" : "vfmadd231ps"), loop.counts.fma);
       EXPECT_EQ(loop.mnemonic("vbroadcastss"), unroll * broadcasts);
       EXPECT_EQ(loop.mnemonic("vmovups"), unroll * loads);
       EXPECT_EQ(loop.counts.load, unroll * (broadcasts + loads + folded));

@@ -55,7 +55,8 @@ bool Emitted::has(std::string_view text) const {
 }
 
 Result<Emitted> emit(CodeGenerator& generator, const ir::Kernel& kernel, Isa isa) {
-  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<CompiledKernel> compiled, generator.compile(kernel, isa));
+  HONE_ASSIGN_OR_RETURN(const std::unique_ptr<CompiledKernel> compiled,
+                        generator.compile(kernel, isa, {.cpu = features_of(isa_info(isa).arch)}));
   Emitted emitted{.code = {compiled->code().begin(), compiled->code().end()}};
   HONE_ASSIGN_OR_RETURN(emitted.facts, inspect(emitted.code, isa));
   return emitted;

@@ -37,6 +37,13 @@ constexpr Line kTenYmm[] = {
     {"c4 c2 0d b8 f7", "vfmadd231ps ymm6, ymm14, ymm15"}, {"c4 c2 0d b8 ff", "vfmadd231ps ymm7, ymm14, ymm15"},
     {"c4 42 0d b8 c7", "vfmadd231ps ymm8, ymm14, ymm15"}, {"c4 42 0d b8 cf", "vfmadd231ps ymm9, ymm14, ymm15"},
 };
+constexpr Line kTenDots[] = {
+    {"62 92 0e 40 52 c7", "vdpbf16ps zmm0, zmm30, zmm31"}, {"62 92 0e 40 52 cf", "vdpbf16ps zmm1, zmm30, zmm31"},
+    {"62 92 0e 40 52 d7", "vdpbf16ps zmm2, zmm30, zmm31"}, {"62 92 0e 40 52 df", "vdpbf16ps zmm3, zmm30, zmm31"},
+    {"62 92 0e 40 52 e7", "vdpbf16ps zmm4, zmm30, zmm31"}, {"62 92 0e 40 52 ef", "vdpbf16ps zmm5, zmm30, zmm31"},
+    {"62 92 0e 40 52 f7", "vdpbf16ps zmm6, zmm30, zmm31"}, {"62 92 0e 40 52 ff", "vdpbf16ps zmm7, zmm30, zmm31"},
+    {"62 12 0e 40 52 c7", "vdpbf16ps zmm8, zmm30, zmm31"}, {"62 12 0e 40 52 cf", "vdpbf16ps zmm9, zmm30, zmm31"},
+};
 constexpr Line kLoads[] = {
     {"c5 fc 10 06", "vmovups ymm0, [rsi]"},
     {"c5 fc 10 4e 20", "vmovups ymm1, [rsi+32]"},
@@ -79,6 +86,7 @@ TEST(JitInspectThroughput, PortsOfIndependentInstructions) {
   expect(throughput(kTen, "znver4", Isa::kAvx512), 10, 10, "resource Zn4FP0/Zn4FP1");
   expect(throughput(kTen, "skylake-avx512", Isa::kAvx512), 5, 5, "resource SKXPort0/SKXPort5");
   expect(throughput(kTenYmm, "znver4"), 5, 5, "resource Zn4FP0/Zn4FP1");
+  EXPECT_GT(throughput(kTenDots, "znver4", Isa::kAvx512).cycles, 0);
   expect(throughput(kDivision, "skylake"), 5, 5, "resource SKLFPDivider");
   const StaticThroughput loads = throughput(kLoads, "skylake");
   expect(loads, 2, 2, "resource SKLPort2/SKLPort3");
@@ -104,6 +112,8 @@ TEST(JitInspectThroughput, WhatIsRefused) {
   EXPECT_THAT(refused(kChain, "", host_arch() == Arch::kX86_64 ? Isa::kNeon : Isa::kAvx2), HasSubstr("name a CPU"));
   EXPECT_THAT(refused(kTenYmm, "i386", Isa::kAvx2), HasSubstr("no scheduling model of 'i386'"));
   EXPECT_THAT(refused(kChain, "haswell", Isa::kAvx512), HasSubstr("'haswell' lacks avx512f"));
+  constexpr Line kDot[] = {{"62 f2 6e 48 52 cb", "vdpbf16ps zmm1, zmm2, zmm3"}};
+  EXPECT_THAT(refused(kDot, "skylake-avx512", Isa::kAvx512), HasSubstr("'skylake-avx512' lacks avx512bf16"));
   EXPECT_THAT(refused({}, "znver4", Isa::kAvx512), HasSubstr("empty"));
   constexpr Line kNoCode[] = {{"90", "nop"}, {"06", "nothing"}};
   EXPECT_THAT(refused(kNoCode, "znver4", Isa::kAvx512), HasSubstr("byte 1 of the loop"));
