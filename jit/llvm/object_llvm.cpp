@@ -99,6 +99,7 @@ Status generate(llvm::LLVMTargetMachine& machine, llvm::Module& module, const Ll
   passes.add(info);
   config->addISelPrepare();
   if ((config->*&InstructionSelection::addCoreISelPasses)()) return internal_error("LLVM has no instruction selector");
+  passes.add(fold_broadcasts_of_pairs());
   config->addMachinePasses();
   config->setInitialized();
   if (machine.addAsmPrinter(passes, stream, nullptr, type, info->getMMI().getContext()))

@@ -241,6 +241,17 @@ void expect_tight(const ir::Kernel& kernel, const LoopCase& t, int unroll, int a
   EXPECT_LE(loop.counts.total, vector_work + a_pointers + 1 + kCounterAndBranch) << loop.text();
 }
 
+// Broadcast instructions of a tile of pairs.
+int single_broadcasts(const LoopCase& t) {
+  const auto emitted =
+      emit(llvm(), tile_kernel({.mr = t.mr, .nr = t.nr, .k = 64, .lanes = 16, .packed_a = true, .pairs = true}),
+           Isa::kAvx512);
+  if (!emitted.ok()) return -1;
+  const InnerLoop loop = emitted->hot_loop();
+  EXPECT_EQ(loop.mnemonic("vdpbf16ps"), t.mr * t.nr / 16);
+  return loop.mnemonic("vbroadcastss") + loop.mnemonic("vpbroadcastd");
+}
+
 TEST_P(JitLlvmLoops, AreTight) {
   const LoopCase t = GetParam();
   for (int unroll : {1, 2, 4}) {
@@ -259,6 +270,7 @@ TEST_P(JitLlvmLoops, AreTight) {
               {.mr = t.mr, .nr = t.nr, .k = 64, .lanes = 16, .unroll = unroll, .packed_a = true, .pairs = true}),
           t, unroll, 1);
     }
+    EXPECT_EQ(single_broadcasts(t), t.nr == 16 ? 0 : t.mr) << "the others are used more than once";
   }
   expect_tight(rows_at_runtime_stride(t.mr, t.nr / t.lanes, t.lanes), t, 1, (t.mr + 8) / 9);
 }
