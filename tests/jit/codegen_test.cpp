@@ -294,6 +294,21 @@ TEST(JitCodegen, WhatIsNotEmittedIsRefused) {
   }
 }
 
+// Without CompileOptions::cpu it is this CPU with what HONE_CPU leaves of it, as a process finds it at its start.
+TEST(JitCodegen, HoneCpuTakesPairsAway) {
+  if (std::getenv("HONE_CPU") == nullptr) {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    const std::string only = "--gtest_filter=JitCodegen.HoneCpuTakesPairsAway";
+    EXPECT_EQ(std::system(("HONE_CPU=zen3 '" + self + "' " + only + " >/dev/null").c_str()), 0);
+    return;
+  }
+  for (CodeGenerator* g : compiling_generators()) {
+    const Status refused = g->compile(pair_kernels(16).front().kernel, Isa::kAvx512).status();
+    EXPECT_EQ(refused.code(), Code::kUnsupported) << g->name();
+    EXPECT_THAT(refused.message(), HasSubstr("AVX512_BF16"));
+  }
+}
+
 TEST(JitCodegen, RegistryEndsWithTheInterpreter) {
   ASSERT_FALSE(code_generators().empty());
   EXPECT_EQ(code_generators().back()->name(), "interp");

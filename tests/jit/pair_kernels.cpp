@@ -102,10 +102,33 @@ KernelCase dots(int lanes) {
   return {"dots", b.finish(), {{}}};
 }
 
+// More constants than registers, so that some become operands from memory.
+KernelCase constants(int lanes) {
+  Builder b("constants");
+  constexpr int64_t kMany = 40;
+  const int64_t n = kVectors * lanes;
+  const auto x = b.buffer(dense("x", Scope::kIn, {n}, DType::kS32));
+  const auto out = b.buffer(dense("o", Scope::kOut, {n}));
+  const ir::RegType f{.lanes = lanes}, s{.dtype = DType::kS32, .lanes = lanes};
+  const auto many = b.reg("many", s, {kMany});
+  const auto p = b.at(b.reg("p", s)), sum = b.at(b.reg("sum", f));
+  for (int64_t i = 0; i < kMany; ++i) b.constant_s32(b.at(many, {i}), static_cast<int32_t>(0x3f803f40 + 3 * i));
+  b.serial("v", 0, n, lanes, [&](Affine v) {
+    b.load(p, {x, {v}});
+    b.constant(sum, 1.0f);
+    b.unroll("i", 0, kMany, 2, [&](Affine i) {
+      b.dot_pairs(sum, p, b.at(many, {i}), sum);
+      b.dot_pairs(sum, b.at(many, {i + 1}), p, sum);
+    });
+    b.store({out, {v}}, sum);
+  });
+  return {"constants", b.finish(), {{}}};
+}
+
 }  // namespace
 
 std::vector<KernelCase> pair_kernels(int lanes) {
-  std::vector<KernelCase> all = {pairs(lanes), dots(lanes)};
+  std::vector<KernelCase> all = {pairs(lanes), dots(lanes), constants(lanes)};
   all.push_back(
       {"tile", tile_kernel({.mr = 3, .nr = 2 * lanes, .k = 21, .lanes = lanes, .unroll = 3, .pairs = true}), {{}}});
   all.push_back({"row", tile_kernel({.mr = 1, .nr = 2 * lanes, .k = 5, .lanes = lanes, .pairs = true}), {{}}});
