@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "engine/model/tokenizer/chat.h"
+#include "engine/model/tokenizer/normal_form_internal.h"
 #include "engine/model/tokenizer/tokenizer.h"
 #include "engine/model/tokenizer/utf8_internal.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -31,6 +32,7 @@ Vocabulary vocabulary_of(std::string_view& text) {
   v.space_prefix_once = has("once");
   v.space_prefix_if_none = has("none");
   v.whole_words_first = has("whole");
+  v.form_c = has("form");
   v.add_bos = has("bos");
   for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "smollm", "default", "tekken"})
     if (has(name)) v.pre_tokenizer = name;
@@ -51,10 +53,15 @@ Vocabulary vocabulary_of(std::string_view& text) {
   return v;
 }
 
-// What the ids say, in SentencePiece's way of writing spaces: a text of such a vocabulary says no more.
-std::string with_spaces(std::string text, bool replace) {
-  for (size_t at; replace && (at = text.find(kPieceSpace)) != std::string::npos;) text.replace(at, 3, " ");
-  return text;
+// What can be told from ids: in SentencePiece's way of writing spaces, and in form C where the vocabulary has it so.
+// Stretches between special tokens are normalized each for itself, and all of them once more are as the text at once.
+std::string said(std::string text, const Vocabulary& v) {
+  const bool pieces = v.kind != TokenizerKind::kByteLevel;
+  for (size_t at; pieces && (at = text.find(kPieceSpace)) != std::string::npos;) text.replace(at, 3, " ");
+  if (!v.form_c && v.pre_tokenizer != "qwen2") return text;
+  std::string form_c;
+  append_form_c(text, form_c);
+  return form_c;
 }
 
 void encode(const Tokenizer& t, std::string_view text, bool special) {
@@ -82,8 +89,7 @@ void encode(const Tokenizer& t, std::string_view text, bool special) {
   HONE_FUZZ_REQUIRE(valid_prefix(streamed) == streamed.size());
   HONE_FUZZ_REQUIRE(streamed == t.decode(*ids));
   const bool pieces = v.kind != TokenizerKind::kByteLevel;
-  if (lossless && !(pieces && v.add_space_prefix))
-    HONE_FUZZ_REQUIRE(with_spaces(bytes, pieces) == with_spaces(std::string(text), pieces));
+  if (lossless && !(pieces && v.add_space_prefix)) HONE_FUZZ_REQUIRE(said(bytes, v) == said(std::string(text), v));
 }
 
 }  // namespace

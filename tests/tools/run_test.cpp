@@ -253,6 +253,16 @@ TEST_F(ToolsRun, AVocabularyThatDoesNotFitIsSaid) {
   const Outcome o = run({"-p", "ab", "-n", "1", "--tokenizer", few});
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("the tokenizer has 4 tokens, the model 512"));
+  // 508 of 512, a multiple of 64, are a table with rows to spare; 500 are not.
+  for (const int last : {499, 507}) {
+    std::string more =
+        R"({"model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "vocab": {"<unk>": 0, "▁": 1)";
+    for (int i = 2; i <= last; ++i) more += ", \"t" + std::to_string(i) + "\": " + std::to_string(i);
+    more += R"(}, "merges": []}, "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}})";
+    const Outcome padded = run({"-p", "ab", "-n", "1", "--tokenizer", write("more.json", more)});
+    EXPECT_EQ(padded.code, 0) << padded.err;
+    EXPECT_EQ(padded.err.find("the tokenizer has") == std::string::npos, last == 507) << padded.err;
+  }
   const Outcome chat = run({"-p", "Hi", "-n", "1", "--chat-template", "chatml"});
   EXPECT_EQ(chat.code, 0) << chat.err;
   EXPECT_THAT(chat.err, HasSubstr("the vocabulary lacks <|im_start|> <|im_end|>, which the chat template chatml"));

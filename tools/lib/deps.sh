@@ -8,7 +8,7 @@ hone_packages=(
   build-essential cmake ninja-build pkg-config git ca-certificates python3
   llvm-19-dev lld-19 libasmjit-dev libzstd-dev zlib1g-dev libxml2-dev
   libsqlite3-dev libsqlitecpp-dev
-  libtbb-dev libhwloc-dev libpcre2-dev
+  libtbb-dev libhwloc-dev libpcre2-dev libutf8proc-dev
   libfmt-dev nlohmann-json3-dev libcli11-dev
 )
 hone_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)

@@ -13,6 +13,7 @@
 #include "engine/model/files/assemble_internal.h"
 #include "engine/model/files/hugging_face_internal.h"
 #include "engine/model/files/stops_internal.h"
+#include "engine/model/json.h"
 #include "engine/model/tokenizer/tokenizer_json.h"
 
 namespace hone::model {
@@ -120,12 +121,15 @@ Status read_weights(const Folder& folder, const std::vector<std::string>& names,
   return {};
 }
 
-Result<std::string> whole(std::string_view text) { return std::string(text); }
+Result<std::string> json_text(std::string_view text) {
+  HONE_RETURN_IF_ERROR(parse_json_object(text).status());
+  return std::string(text);
+}
 
 Status read_vocabulary(const Folder& folder, std::optional<Vocabulary>& vocabulary) {
   const auto file = folder.open("tokenizer.json");
   if (!file.ok()) return file.status().code() == Code::kNotFound ? Status() : file.status();
-  HONE_ASSIGN_OR_RETURN(const std::string config, folder.optional("tokenizer_config.json", whole));
+  HONE_ASSIGN_OR_RETURN(const std::string config, folder.optional("tokenizer_config.json", json_text));
   Result<Vocabulary> read = vocabulary_of_tokenizer_json(text_of(**file), config);
   if (!read.ok()) return in_file("tokenizer.json", read.status());
   vocabulary = *std::move(read);

@@ -2,8 +2,6 @@
 // that is what the file was tried with.
 #include <fmt/format.h>
 
-#include <array>
-
 #include "engine/base/printable.h"
 #include "engine/model/files/formats_internal.h"
 #include "engine/model/files/stops_internal.h"
@@ -87,10 +85,13 @@ Result<std::optional<Vocabulary>> vocabulary_of_gguf(const GgufFile& file) {
   HONE_RETURN_IF_ERROR(read_flag(file, "add_bos_token", v.add_bos));
   HONE_RETURN_IF_ERROR(read_flag(file, "add_eos_token", v.add_eos));
   if (pieces) HONE_RETURN_IF_ERROR(read_flag(file, "add_space_prefix", v.add_space_prefix));
-  int32_t turn = -1, message = -1;
-  HONE_RETURN_IF_ERROR(read_id(file, "eot", tokens, -1, turn));
-  HONE_RETURN_IF_ERROR(read_id(file, "eom", tokens, -1, message));
-  add_stops(v, std::array{v.eos, turn, message});
+  std::vector<int32_t> stops = {v.eos};
+  for (const char* name : {"eot", "eom", "fim_pad", "fim_rep", "fim_sep"}) {
+    int32_t id = -1;
+    HONE_RETURN_IF_ERROR(read_id(file, name, tokens, -1, id));
+    stops.push_back(id);
+  }
+  add_stops(v, stops);
   return std::optional(std::move(v));
 }
 

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 using Files = std::vector<std::shared_ptr<const MappedFile>>;
 
 Status in_file(const std::string& path, const Status& status) {
+  if (path.empty()) return status;
   return {status.code(), fmt::format("{}: {}", path, status.message())};
 }
 
@@ -46,9 +47,11 @@ Result<Vocabulary> vocabulary_of(std::span<const std::byte> bytes, std::optional
   return std::move(*vocabulary);
 }
 
+bool is_of_a_folder(const fs::path& path) { return path.filename() == "tokenizer.json"; }
+
 // A tokenizer.json by whatever name, with what is beside it where it has its own.
 Result<Vocabulary> vocabulary_of_json(const fs::path& path, std::span<const std::byte> bytes) {
-  if (path.filename() == "tokenizer.json") return vocabulary_of_folder(path.parent_path().string());
+  if (is_of_a_folder(path)) return vocabulary_of_folder(path.parent_path().string());
   return vocabulary_of_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "");
 }
 
@@ -71,7 +74,9 @@ Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_
                                                                    : vocabulary_of(bytes, tokens);
   // By its header alone a tokenizer might be taken for a model.
   if (!vocabulary.ok() && format == Format::kLlama2c && !tokens) vocabulary = vocabulary_beside_llama2c(path, bytes);
-  if (!vocabulary.ok()) return in_file(path, vocabulary.status());
+  // That of a folder names the file in it.
+  if (!vocabulary.ok())
+    return in_file(json && is_of_a_folder(path) ? fs::path(path).parent_path().string() : path, vocabulary.status());
   if (files != nullptr) files->push_back(*file);
   return vocabulary;
 }

@@ -3,9 +3,8 @@
 // here by name, with the strings that llama.cpp has for these names, and a file's program is only looked at for
 // markers.
 //
-// Two families: each turn between markers that name its role (chatml, Llama 3, Zephyr), and questions between [INST]
-// and
-// [/INST] (Llama 2, Mistral).
+// Three families: each turn between markers that name its role (chatml, Llama 3, Zephyr), turns that each role has
+// words of its own for (Vicuna, DeepSeek), and questions between [INST] and [/INST] (Llama 2, Mistral).
 #include "engine/model/tokenizer/chat.h"
 
 #include <algorithm>
@@ -33,9 +32,16 @@ struct InstructionStyle {
   bool system_inside = true;  // the system message is part of the first question; else it stands before it
 };
 
+// begin + content + end, by role.
+struct SpeakerStyle {
+  std::string_view system = {}, system_end = {}, user = {}, user_end = {}, assistant = {}, assistant_end = {};
+  std::string_view answer = {};  // what the model goes on from
+};
+
 struct Template {
   std::string_view name;
   RoleStyle roles = {};
+  SpeakerStyle speakers = {};
   InstructionStyle instructions = {};
 };
 
@@ -45,10 +51,23 @@ constexpr RoleStyle with_system(RoleStyle style, std::string_view system) {
   return style;
 }
 
+constexpr SpeakerStyle kVicuna = {.system_end = "\n\n",
+                                  .user = "USER: ",
+                                  .user_end = "\n",
+                                  .assistant = "ASSISTANT: ",
+                                  .assistant_end = "</s>\n",
+                                  .answer = "ASSISTANT:"};
+constexpr SpeakerStyle with_system(SpeakerStyle style, std::string_view begin, std::string_view end) {
+  style.system = begin, style.system_end = end;
+  return style;
+}
+constexpr SpeakerStyle kVicunaOrca = with_system(kVicuna, "SYSTEM: ", "\n");
+
 constexpr InstructionStyle kMistralV1 = {
     .open = " [INST] ", .open_again = " [INST] ", .system_open = "", .system_close = "\n\n", .answer_open = " "};
 constexpr Template kTemplates[] = {
     {.name = "chatml", .roles = kChatml},
+    {.name = "qwen1.5", .roles = with_system(kChatml, "You are a helpful assistant")},
     {.name = "qwen2", .roles = with_system(kChatml, "You are a helpful assistant.")},
     {.name = "qwen2.5",
      .roles = with_system(kChatml, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")},
@@ -64,6 +83,27 @@ constexpr Template kTemplates[] = {
     {.name = "phi3", .roles = {.before = "<|", .after_role = "|>\n", .end = "<|end|>\n"}},
     {.name = "phi4", .roles = {.before = "<|im_start|>", .after_role = "<|im_sep|>", .end = "<|im_end|>"}},
     {.name = "falcon3", .roles = {.before = "<|", .after_role = "|>\n", .end = "\n"}},
+    {.name = "vicuna", .speakers = kVicuna},
+    {.name = "vicuna-orca", .speakers = kVicunaOrca},
+    {.name = "openchat",
+     .speakers = {.system_end = "<|end_of_turn|>",
+                  .user = "GPT4 Correct User: ",
+                  .user_end = "<|end_of_turn|>",
+                  .assistant = "GPT4 Correct Assistant: ",
+                  .assistant_end = "<|end_of_turn|>",
+                  .answer = "GPT4 Correct Assistant:"}},
+    {.name = "deepseek",
+     .speakers = {.user = "### Instruction:\n",
+                  .user_end = "\n",
+                  .assistant = "### Response:\n",
+                  .assistant_end = "\n<|EOT|>\n",
+                  .answer = "### Response:\n"}},
+    {.name = "deepseek3",
+     .speakers = {.system_end = "\n\n",
+                  .user = "<\uff5cUser\uff5c>",
+                  .assistant = "<\uff5cAssistant\uff5c>",
+                  .assistant_end = "<\uff5cend\u2581of\u2581sentence\uff5c>",
+                  .answer = "<\uff5cAssistant\uff5c>"}},
     {.name = "llama2", .instructions = {.system_open = "", .system_close = "\n"}},
     {.name = "llama2-sys"},
     {.name = "llama2-sys-bos", .instructions = {.open_again = "<s>[INST] "}},
@@ -131,6 +171,16 @@ void by_roles(Conversation& out, const RoleStyle& style, std::span<const ChatMes
   }
 }
 
+void by_speakers(Conversation& out, const SpeakerStyle& style, std::span<const ChatMessage> messages, bool answer) {
+  for (const ChatMessage& m : messages) {
+    const bool system = m.role == "system", user = m.role == "user";
+    out.says(system ? style.system : user ? style.user : style.assistant);
+    out.quotes(m.content);
+    out.says(system ? style.system_end : user ? style.user_end : style.assistant_end);
+  }
+  if (answer) out.says(style.answer);
+}
+
 // A question's end is what makes the model answer: nothing more is appended for it.
 void by_instructions(Conversation& out, const InstructionStyle& style, std::span<const ChatMessage> messages) {
   bool inside = false, first = true;
@@ -166,6 +216,7 @@ std::string_view recognise_chat_template(std::string_view jinja) {
     if (has("<end_of_utterance>")) return "";  // SmolVLM: no turns of chatml
     if (has("named SmolLM")) return "smollm2";
     if (has("You are Qwen")) return "qwen2.5";
+    if (has("You are a helpful assistant<|im_end|>")) return "qwen1.5";
     return has("You are a helpful assistant") ? "qwen2" : "chatml";
   }
   if (has("[INST]")) {
@@ -179,7 +230,11 @@ std::string_view recognise_chat_template(std::string_view jinja) {
   if (has("<|assistant|>") && has("<|end|>")) return "phi3";
   if (has("<|user|>") && has("<|endoftext|>")) return "zephyr";
   if (has("<|user|>") && has("<|assistant|>")) return has("eos_token") ? "tinyllama" : has("</s>") ? "falcon3" : "";
+  if (has("GPT4 Correct ")) return "openchat";
+  if (has("USER: ") && has("ASSISTANT: ")) return has("SYSTEM: ") ? "vicuna-orca" : "vicuna";
+  if (has("### Instruction:") && has("<|EOT|>")) return "deepseek";
   if (has("<|start_header_id|>") && has("<|end_header_id|>")) return "llama3";
+  if (has("<\uff5cAssistant\uff5c>") && has("<\uff5cUser\uff5c>")) return "deepseek3";
   return "";
 }
 
@@ -199,10 +254,12 @@ Result<std::vector<ChatPiece>> apply_chat_template(std::string_view name, std::s
                       "and assistant",
                       name, printable(m.role, 40)));
   Conversation out;
-  if (found->roles.before.empty()) {
-    by_instructions(out, found->instructions, messages);
-  } else {
+  if (!found->roles.before.empty()) {
     by_roles(out, found->roles, messages, answer);
+  } else if (!found->speakers.user.empty()) {
+    by_speakers(out, found->speakers, messages, answer);
+  } else {
+    by_instructions(out, found->instructions, messages);
   }
   return out.take();
 }
@@ -214,12 +271,16 @@ std::vector<std::string_view> markers_lacking(const Tokenizer& tokenizer, std::s
   const auto want = [&](std::string_view text) {
     const std::string_view marker = trimmed(text);
     // What lacks one bracket is finished by a role; such names are text in most vocabularies, as is [INST].
-    const bool special = marker == "</s>" || (marker.starts_with("<|") && marker.ends_with("|>"));
+    const bool special = marker == "</s>" || (marker.starts_with("<|") && marker.ends_with("|>")) ||
+                         (marker.starts_with("<\uff5c") && marker.ends_with("\uff5c>"));
     if (special && !tokenizer.find(marker) && std::ranges::find(lacking, marker) == lacking.end())
       lacking.push_back(marker);
   };
-  if (found->roles.before.empty()) want("</s>");
-  for (const std::string_view text : {found->roles.before, found->roles.after_role, found->roles.end}) want(text);
+  const SpeakerStyle& speakers = found->speakers;
+  if (found->roles.before.empty() && speakers.user.empty()) want("</s>");
+  for (const std::string_view text : {found->roles.before, found->roles.after_role, found->roles.end,
+                                      speakers.system_end, speakers.user, speakers.assistant, speakers.assistant_end})
+    want(text);
   return lacking;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/base/printable.h"
 #include "engine/model/tokenizer/byte_alphabet_internal.h"
+#include "engine/model/tokenizer/normal_form_internal.h"
 #include "engine/model/tokenizer/utf8_internal.h"
 
 namespace hone::model {
@@ -18,6 +19,8 @@ constexpr size_t kMaxText = size_t{1} << 30;
 // Tables of 8192 words fit the L2 cache; small texts are done before one is cleared.
 constexpr size_t kKnownWords = 8192, kWorthKnowing = 32 << 10, kLongestKnown = 64;
 constexpr int32_t kNotLookedUp = -2;
+
+Status too_long() { return invalid_argument(fmt::format("a text of more than {} bytes; give it in parts", kMaxText)); }
 
 // Scores descending as numbers ascending. Zeros are one number.
 uint32_t priority_of(float score) {
@@ -29,40 +32,72 @@ uint32_t priority_of(float score) {
 }  // namespace
 
 Result<std::vector<int32_t>> Encoder::encode(std::span<const TextPart> parts, bool bos, bool eos) {
+  HONE_ASSIGN_OR_RETURN(std::vector<Stretch> stretches, stretches_of(parts));
+  if (of_.form_c && !surely_form_c(text_)) HONE_RETURN_IF_ERROR(normalize(stretches));
+  if (text_.size() >= kWorthKnowing) known_.resize(kKnownWords);
+  if (of_.by_bytes()) pre_tokenizer_.emplace(of_.pre_tokenizer, text_.size());
+
+  if (bos) ids_.push_back(of_.vocabulary.bos);
+  for (const Stretch& stretch : stretches) {
+    if (stretch.id < 0) {
+      HONE_RETURN_IF_ERROR(raw_text(stretch.begin, stretch.end));
+      continue;
+    }
+    const bool second_bos = bos && ids_.size() == 1 && stretch.begin == 0 && stretch.id == of_.vocabulary.bos;
+    if (!second_bos) ids_.push_back(stretch.id);
+    after_special_ = true;
+    last_unknown_ = false;
+  }
+  if (eos) ids_.push_back(of_.vocabulary.eos);
+  return std::move(ids_);
+}
+
+// The parts as one text, and where special tokens are in it.
+Result<std::vector<Encoder::Stretch>> Encoder::stretches_of(std::span<const TextPart> parts) {
   size_t size = 0;
   for (const TextPart& part : parts) {
-    if (part.text.size() > kMaxText - size)
-      return invalid_argument(fmt::format("a text of more than {} bytes; give it in parts", kMaxText));
+    if (part.text.size() > kMaxText - size) return too_long();
     size += part.text.size();
   }
   text_.reserve(size);
   for (const TextPart& part : parts) text_ += part.text;
-  if (size >= kWorthKnowing) known_.resize(kKnownWords);
-  if (of_.by_bytes()) pre_tokenizer_.emplace(of_.pre_tokenizer, size);
-
-  if (bos) ids_.push_back(of_.vocabulary.bos);
-  size_t raw = 0, part_begin = 0;  // text_[raw, ..) is not tokenized yet
+  std::vector<Stretch> stretches;
+  size_t raw = 0, part_begin = 0;  // text_[raw, ..) is in no stretch yet
   for (const TextPart& part : parts) {
     const size_t part_end = part_begin + part.text.size();
     const std::string_view until = std::string_view(text_).substr(0, part_end);
     const SpecialTokens& special = part.parse_special ? of_.all_special : of_.user_defined;
     for (auto found = special.find(until, part_begin); found; found = special.find(until, raw)) {
-      HONE_RETURN_IF_ERROR(raw_text(raw, found->begin));
+      if (raw < found->begin) stretches.push_back({raw, found->begin});
       raw = found->begin + found->length;
-      const bool second_bos = bos && ids_.size() == 1 && found->begin == 0 && found->id == of_.vocabulary.bos;
-      if (!second_bos) ids_.push_back(found->id);
-      after_special_ = true;
-      last_unknown_ = false;
+      stretches.push_back({found->begin, raw, found->id});
     }
     part_begin = part_end;
   }
-  HONE_RETURN_IF_ERROR(raw_text(raw, text_.size()));
-  if (eos) ids_.push_back(of_.vocabulary.eos);
-  return std::move(ids_);
+  if (raw < text_.size()) stretches.push_back({raw, text_.size()});
+  return stretches;
+}
+
+// Special tokens are found in the text as it is given, and stay; what lies between them is normalized each for itself.
+Status Encoder::normalize(std::vector<Stretch>& stretches) {
+  std::string form_c;
+  form_c.reserve(text_.size());
+  for (Stretch& stretch : stretches) {
+    const std::string_view text = std::string_view(text_).substr(stretch.begin, stretch.end - stretch.begin);
+    stretch.begin = form_c.size();
+    if (stretch.id < 0) {
+      append_form_c(text, form_c);
+    } else {
+      form_c += text;
+    }
+    stretch.end = form_c.size();
+    if (form_c.size() > kMaxText) return too_long();  // some characters have more bytes in form C
+  }
+  text_ = std::move(form_c);
+  return {};
 }
 
 Status Encoder::raw_text(size_t begin, size_t end) {
-  if (begin == end) return {};
   return of_.by_bytes() ? byte_level(begin, end) : sentence_pieces(begin, end);
 }
 

@@ -24,6 +24,13 @@ class Encoder {
     uint32_t begin = 0, length = 0, first_id = 0, ids = 0;
   };
 
+  struct Stretch {  // of text_: a special token, or (id -1) what is to be tokenized
+    size_t begin = 0, end = 0;
+    int32_t id = -1;
+  };
+
+  Result<std::vector<Stretch>> stretches_of(std::span<const TextPart> parts);
+  Status normalize(std::vector<Stretch>& stretches);
   Status raw_text(size_t begin, size_t end);
   Status byte_level(size_t begin, size_t end);
   Status sentence_pieces(size_t begin, size_t end);
@@ -40,7 +47,7 @@ class Encoder {
   Status unknown(std::string_view bytes);
 
   const Tokenizer::Impl& of_;
-  std::string text_;     // all parts
+  std::string text_;     // all parts, in form C where the vocabulary has it so
   std::string escaped_;  // of a word: U+2581 for spaces; of a piece: in GPT-2's alphabet
   std::vector<int32_t> ids_;
   Merger merger_;

@@ -31,26 +31,40 @@ constexpr std::string_view kDigit = R"(\p{N})";
 struct Named {
   std::string_view name;
   std::array<std::string_view, 5> patterns;
-  bool whole_words_first = false;
-  bool add_bos = false;  // as llama.cpp does where the file does not say
+  struct Also {
+    bool whole_words_first = false;
+    bool add_bos = false;  // as llama.cpp does where the file does not say
+    bool form_c = false;   // as the tokenizer.json that such files are made from
+  } also = {};
 };
+constexpr Named::Also kAsLlama3{.whole_words_first = true, .add_bos = true};
 
-// The names are GGUF's tokenizer.ggml.pre.
+// The names are GGUF's tokenizer.ggml.pre: those of models that are Llama decoders.
 constexpr Named kNamed[] = {
     {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
     {"gpt-2", {kGpt2Pattern}},
-    {"llama-bpe", {kLlama3}, true, true},
-    {"llama3", {kLlama3}, true, true},
-    {"falcon3", {kLlama3}, true, true},
-    {"pixtral", {kLlama3}, true, true},
+    {"phi-2", {kGpt2Pattern}},
+    {"mellum", {kGpt2Pattern}},
+    {"a.x-4.0", {kGpt2Pattern}},
+    {"trillion", {kGpt2Pattern}},
+    {"llama-bpe", {kLlama3}, kAsLlama3},
+    {"llama3", {kLlama3}, kAsLlama3},
+    {"llama-v3", {kLlama3}, kAsLlama3},
+    {"falcon3", {kLlama3}, kAsLlama3},
+    {"midm-2.0", {kLlama3}, kAsLlama3},
+    {"pixtral", {kLlama3}, kAsLlama3},
     {"smaug-bpe", {kLlama3}},
-    {"llama-v3", {kLlama3}, true, true},
-    {"qwen2", {kQwen2}},
+    {"qwen2", {kQwen2}, {.form_c = true}},
     {"deepseek-r1-qwen", {kQwen2}},
+    {"megrez", {kQwen2}},
     {"smollm", {kDigit, kGpt2Pattern}},
+    {"starcoder", {kDigit, kGpt2Pattern}},
+    {"refact", {kDigit, kGpt2Pattern}},
+    {"command-r", {kDigit, kGpt2Pattern}},
+    {"minerva-7b", {kDigit, kGpt2Pattern}},
     {"deepseek-coder",
      {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)", kDigit}},
-    {"tekken", {kTekken}, true, true},
+    {"tekken", {kTekken}, kAsLlama3},
 };
 
 // Null where there is none.
@@ -86,7 +100,7 @@ int take_step(pcre2_callout_block* block, void* data) {
 
 bool pre_tokenizer_adds_bos(std::string_view name) {
   const Named* const named = find_named(name);
-  return named != nullptr && named->add_bos;
+  return named != nullptr && named->also.add_bos;
 }
 
 struct PreTokenizer::State {
@@ -195,7 +209,8 @@ Result<PreTokenizer> PreTokenizer::create(const Vocabulary& vocabulary) {
     }
     for (const std::string_view text : named->patterns)
       if (!text.empty()) texts.push_back(text);
-    out.whole_words_first_ = named->whole_words_first;
+    out.whole_words_first_ = named->also.whole_words_first;
+    out.form_c_ = named->also.form_c;
   }
   if (texts.size() > 16)
     return unsupported(fmt::format("the tokenizer cuts text by {} patterns in turn, the limit is 16", texts.size()));

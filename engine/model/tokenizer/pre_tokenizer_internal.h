@@ -32,6 +32,8 @@ class PreTokenizer {
   static Result<PreTokenizer> create(const Vocabulary& vocabulary);
   // Llama 3 and Tekken: a piece that is a token as a whole is one.
   bool whole_words_first() const { return whole_words_first_; }
+  // Qwen 2: text is in Unicode's form C.
+  bool form_c() const { return form_c_; }
 
  private:
   class Pattern;
@@ -59,7 +61,7 @@ class PreTokenizer {
 
  private:
   std::vector<std::unique_ptr<const Pattern>> patterns_;
-  bool whole_words_first_ = false;
+  bool whole_words_first_ = false, form_c_ = false;
 };
 
 }  // namespace hone::model

@@ -63,9 +63,11 @@ Result<std::shared_ptr<const Tokenizer::Impl>> Tokenizer::Impl::create(Vocabular
   HONE_ASSIGN_OR_RETURN(impl->merges, MergeIndex::create(of, impl->index));
   impl->user_defined = SpecialTokens(of.tokens, false);
   impl->all_special = SpecialTokens(of.tokens, true);
+  impl->form_c = of.form_c;
   if (impl->by_bytes()) {
     HONE_ASSIGN_OR_RETURN(impl->pre_tokenizer, PreTokenizer::create(of));
     impl->whole_words_first = of.whole_words_first || impl->pre_tokenizer.whole_words_first();
+    impl->form_c = of.form_c || impl->pre_tokenizer.form_c();
   }
   HONE_RETURN_IF_ERROR(impl->find_bytes());
   return std::shared_ptr<const Impl>(std::move(impl));

@@ -31,7 +31,7 @@ class Tokenizer::Impl {
   MergeIndex merges;
   SpecialTokens user_defined, all_special;
   PreTokenizer pre_tokenizer;
-  bool whole_words_first = false;
+  bool whole_words_first = false, form_c = false;
   // SentencePiece: no token has a space after something else, so that no merge goes across the start of a word.
   bool words_alone = false;
   std::array<int32_t, 256> byte_ids;  // the token of a byte; -1: none

@@ -18,11 +18,8 @@ namespace {
 // Gemma's, of 262 144 tokens, has 33 MB.
 constexpr size_t kMostBytes = 64 << 20;
 
-Status wrong(std::string_view what) { return invalid_argument(fmt::format("tokenizer.json: {}", what)); }
-Status unknown(std::string_view what) { return unsupported(fmt::format("tokenizer.json: {}", what)); }
-Status in_file(std::string_view name, const Status& status) {
-  return {status.code(), fmt::format("{}: {}", name, status.message())};
-}
+Status wrong(std::string_view what) { return invalid_argument(std::string(what)); }
+Status unknown(std::string_view what) { return unsupported(std::string(what)); }
 
 std::string text_at(const Json& object, const char* name) {
   const Json& value = member(object, name);
@@ -56,7 +53,10 @@ struct Reader {
   }
 
   Status normalizer(const Json& part, const std::string& type) {
-    if (type == "NFC") return {};
+    if (type == "NFC") {
+      out.form_c = true;
+      return {};
+    }
     if (type == "Prepend" && text_at(part, "prepend") == kPieceSpace) {
       out.add_space_prefix = true;
       return {};
@@ -259,11 +259,12 @@ Status finish(Reader& reader, const Json& file, const Json& config) {
 
 Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, std::string_view tokenizer_config_json) {
   Result<Json> file = parse_json_object(json, kMostBytes);
-  if (!file.ok()) return in_file("tokenizer.json", file.status());
+  if (!file.ok()) return file.status();
   Json config;
   if (!tokenizer_config_json.empty()) {
     Result<Json> read = parse_json_object(tokenizer_config_json);
-    if (!read.ok()) return in_file("tokenizer_config.json", read.status());
+    if (!read.ok())
+      return Status(read.status().code(), fmt::format("tokenizer_config.json: {}", read.status().message()));
     config = *std::move(read);
   }
   Reader reader;

@@ -14,10 +14,8 @@ namespace hone::model {
 // ids that are not those of a table), unsupported (a model, normalizer or pre-tokenizer that is not known, named; more
 // than 64 MiB, or nested deeper than any real file).
 //
-// Tokenizer::create() then validates it.
-//
-// The normalizer NFC is passed over, as llama.cpp does: text is nearly always in that form, and the vocabularies have
-// bytes for the rest.
+// Tokenizer::create() then validates it. Messages do not name the file, which may have any name; those about
+// `tokenizer_config_json` do.
 Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, std::string_view tokenizer_config_json);
 
 }  // namespace hone::model

@@ -38,6 +38,7 @@ struct Vocabulary {
   // kByteLevel: a piece that is a token as a whole is not split by merges (Llama 3's ignore_merges). Some names of
   // pre-tokenizers say so too.
   bool whole_words_first = false;
+  bool form_c = false;  // text is put into Unicode's form C (NFC) first. Some names of pre-tokenizers say so too.
   int32_t bos = -1, eos = -1, unknown = -1;
   std::vector<int32_t> end_of_generation;  // eos, and others that end a turn (<|im_end|>, <|eot_id|>)
   bool add_bos = false, add_eos = false;

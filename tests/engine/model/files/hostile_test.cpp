@@ -357,6 +357,31 @@ TEST(ModelFilesHostile, GgufDefaultsAndEndsOfGeneration) {
   EXPECT_EQ(vocabulary.tokens[3].kind, TokenKind::kNormal);
 }
 
+TEST(ModelFilesHostile, GgufEndsByTextUnlessTheyAreText) {
+  const auto ends = [](const char* model, const std::vector<std::string>& texts, const std::vector<int32_t>& kinds) {
+    GgufWriter w;
+    w.text("tokenizer.ggml.model", model);
+    w.texts("tokenizer.ggml.tokens", texts);
+    w.i32s("tokenizer.ggml.token_type", kinds);
+    w.texts("tokenizer.ggml.merges", {});
+    w.i32s("tokenizer.ggml.eos_token_id", {0});
+    w.u32("tokenizer.ggml.fim_pad_token_id", 1);
+    const std::string bytes = w.header();
+    const Result<GgufFile> file = GgufFile::parse(bytes_of(bytes));
+    EXPECT_TRUE(file.ok());
+    const auto v = vocabulary_of_gguf(*file);
+    EXPECT_TRUE(v.ok()) << v.status().to_string();
+    return (*v)->end_of_generation;
+  };
+  using Ids = std::vector<int32_t>;
+  const std::vector<std::string> texts = {
+      "a", "b", "</s>", "<EOT>", "<|im_end|>", "<|eom_id|>", "<|file_sep|>", "<end_of_turn>", "[EOT]"};
+  EXPECT_EQ(ends("gpt2", texts, {1, 1, 1, 1, 1, 3, 4, 3, 4}), (Ids{0, 1, 4, 5, 6, 7, 8}))
+      << "</s> and <EOT> are made of bytes here";
+  EXPECT_EQ(ends("gpt2", texts, {1, 1, 3, 4, 1, 3, 4, 3, 4}), (Ids{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(ends("llama", texts, {1, 1, 1, 1, 1, 1, 1, 1, 1}), (Ids{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
 // As llama.cpp, which adds one for these names where the file does not say.
 TEST(ModelFilesHostile, GgufBosByTheNameOfThePreTokenizer) {
   const auto adds_bos = [](const char* pre, std::optional<bool> said) {

@@ -269,7 +269,15 @@ TEST_F(ModelFilesCheckpoint, ItsTokenizer) {
   put("m.gguf", gguf_of(m));
   EXPECT_EQ(open_model(file("m.gguf"), {.tokenizer = file("c")})->vocabulary->tokens.size(), 6u);
   put("c/tokenizer.json", R"({"model": {"type": "WordPiece"}})");
-  EXPECT_THAT(open_model(file("c")).status().message(), HasSubstr("tokenizer.json: "));
+  const std::string wrong = file("c") + ": tokenizer.json: a model WordPiece is not known, only BPE is";
+  EXPECT_EQ(open_model(file("c")).status().message(), wrong) << "each file is named once";
+  EXPECT_EQ(open_vocabulary(file("c")).status().message(), wrong);
+  EXPECT_EQ(open_vocabulary(file("c/tokenizer.json")).status().message(), wrong);
+  put("c/tokenizer_config.json", "[]");
+  EXPECT_EQ(open_vocabulary(file("c/tokenizer.json")).status().message(),
+            file("c") + ": tokenizer_config.json: not a JSON object");
+  EXPECT_EQ(open_vocabulary(put("other.json", R"({"model": {"type": "WordPiece"}})")).status().message(),
+            file("other.json") + ": a model WordPiece is not known, only BPE is");
 }
 
 }  // namespace

@@ -43,6 +43,20 @@ TEST(Chat, TurnsByRole) {
   EXPECT_EQ(text_of("chatml", {{"user", "Hello"}}, false), "<|im_start|>user\nHello<|im_end|>\n");
 }
 
+TEST(Chat, TurnsBySpeaker) {
+  EXPECT_EQ(text_of("vicuna", kTalk), "Be brief\n\nUSER: Hello\nASSISTANT:  Hi </s>\nUSER: Who? \nASSISTANT:");
+  EXPECT_EQ(text_of("vicuna-orca", {{"system", "Be brief"}, {"user", "Hello"}}),
+            "SYSTEM: Be brief\nUSER: Hello\nASSISTANT:");
+  EXPECT_EQ(text_of("openchat", kTalk),
+            "Be brief<|end_of_turn|>GPT4 Correct User: Hello<|end_of_turn|>GPT4 Correct Assistant:  Hi <|end_of_turn|>"
+            "GPT4 Correct User: Who? <|end_of_turn|>GPT4 Correct Assistant:");
+  EXPECT_EQ(text_of("deepseek", kTalk),
+            "Be brief### Instruction:\nHello\n### Response:\n Hi \n<|EOT|>\n### Instruction:\nWho? \n### Response:\n");
+  EXPECT_EQ(text_of("deepseek3", kTalk),
+            "Be brief\n\n<｜User｜>Hello<｜Assistant｜> Hi <｜end▁of▁sentence｜><｜User｜>Who? <｜Assistant｜>");
+  EXPECT_EQ(text_of("deepseek3", {{"user", "Hello"}}, false), "<｜User｜>Hello");
+}
+
 TEST(Chat, ASystemMessageOfTheTemplatesOwn) {
   const std::string hello = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
   EXPECT_EQ(text_of("qwen2", {{"user", "Hello"}}),
@@ -72,7 +86,7 @@ TEST(Chat, TurnsByInstruction) {
 TEST(Chat, Refusals) {
   const auto unknown = apply_chat_template("klingon\x1b", kTalk, true);
   EXPECT_EQ(unknown.status().code(), Code::kNotFound);
-  EXPECT_THAT(unknown.status().message(), HasSubstr("'klingon\\x1b'; there are chatml qwen2"));
+  EXPECT_THAT(unknown.status().message(), HasSubstr("'klingon\\x1b'; there are chatml qwen1.5 qwen2"));
   const std::vector<ChatMessage> tool = {{"tool", "42"}};
   EXPECT_EQ(apply_chat_template("chatml", tool, true).status().code(), Code::kInvalidArgument);
   for (const std::string_view name : chat_template_names())
@@ -83,6 +97,12 @@ TEST(Chat, RecognisedByMarkers) {
   const std::pair<const char*, const char*> cases[] = {
       {"{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>'}}", "chatml"},
       {"<|im_start|>system\\nYou are a helpful assistant.<|im_end|>", "qwen2"},
+      {"<|im_start|>system\\nYou are a helpful assistant<|im_end|>", "qwen1.5"},
+      {"'GPT4 Correct ' + message['role'].title() + ': ' + message['content'] + '<|end_of_turn|>'", "openchat"},
+      {"'USER: ' + content + 'ASSISTANT: '", "vicuna"},
+      {"'SYSTEM: ' + 'USER: ' + content + 'ASSISTANT: '", "vicuna-orca"},
+      {"'### Instruction:\\n' + content + '\\n<|EOT|>\\n'", "deepseek"},
+      {"{{'<｜User｜>' + message['content']}} {{'<｜Assistant｜>'}}", "deepseek3"},
       {"<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "qwen2.5"},
       {"<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face", "smollm2"},
       {"<|im_start|>User: <end_of_utterance>", ""},

@@ -91,7 +91,7 @@ TEST(TokenizerHostile, Merges) {
 
 TEST(TokenizerHostile, PreTokenizers) {
   EXPECT_THAT(message(byte_level({}, "klingon\n"), Code::kUnsupported),
-              HasSubstr("'klingon\\x0a' is not known; there are default gpt-2 llama-bpe"));
+              HasSubstr("'klingon\\x0a' is not known; there are default gpt-2 phi-2"));
   Vocabulary v = byte_level({});
   for (const char* pattern : {"(", "[a", "a{2,1}", "\\", "(?<n", "[a&&b]", "[a[b]]", "\\h", "\\C", "[\\S]", "a\xff"}) {
     v.patterns = {pattern};

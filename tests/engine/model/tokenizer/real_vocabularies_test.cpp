@@ -3,6 +3,7 @@
 
 #include "engine/base/random.h"
 #include "engine/model/files/model_file.h"
+#include "engine/model/tokenizer/normal_form_internal.h"
 #include "engine/model/tokenizer/tokenizer.h"
 #include "tests/engine/model/shared_files.h"
 #include "tests/engine/model/tokenizer/random_text.h"
@@ -38,7 +39,9 @@ TEST_P(RealVocabularies, AnyTextComesBack) {
     const std::string text = testing::random_text(random, 200);
     const Result<std::vector<int32_t>> ids = tokenizer.encode(text, {.add_bos = false});
     ASSERT_TRUE(ids.ok()) << ids.status().to_string();
-    EXPECT_EQ(tokenizer.decode(*ids), text);
+    std::string form_c;
+    append_form_c(text, form_c);
+    EXPECT_EQ(tokenizer.decode(*ids), GetParam() == std::string_view("qwen2") ? form_c : text);
   }
 }
 

@@ -171,6 +171,12 @@ TEST(TokenizerBytes, PreTokenizersByName) {
                                                  "!?", "\n", "\n", "B", "2"));
 }
 
+TEST(TokenizerBytes, NamesOfOnePattern) {
+  for (const char* name : {"phi-2", "mellum", "a.x-4.0", "trillion", "starcoder", "refact", "command-r", "minerva-7b",
+                           "megrez", "midm-2.0"})
+    EXPECT_TRUE(Tokenizer::create(byte_level({"a b"}, name)).ok()) << name;
+}
+
 TEST(TokenizerSpecial, OnlyWhereAskedFor) {
   Vocabulary v = byte_level({}, "gpt-2");
   add(v, "<|x|>", TokenKind::kControl);
@@ -320,7 +326,7 @@ TEST(TokenizerProperty, LargeTextsAsTheirWords) {
 
 TEST(TokenizerProperty, BytesLoseNothing) {
   Random random(10);
-  const Tokenizer by_bytes = tokenizer_of(byte_level({"a b", "b c", "\u00c3 \u00a9"}, "qwen2"));
+  const Tokenizer by_bytes = tokenizer_of(byte_level({"a b", "b c", "\u00c3 \u00a9"}, "deepseek-r1-qwen"));
   Vocabulary v = pieces({"ab", "bc", kSpace + "a", "a", "b", kSpace, "é"});
   v.add_space_prefix = false;
   const Tokenizer by_pieces = tokenizer_of(v);
