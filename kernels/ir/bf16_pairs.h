@@ -43,12 +43,14 @@ inline float small_flushed_fma(float a, float b, float c) {
   return static_cast<float>(exact);
 }
 
+// Bits of 2^-125: beyond it, and for NaN, MXCSR makes no difference.
+constexpr uint32_t kNearDenormals = 0x01000000;
+
 HONE_PAIRS_INLINE float flushed_fma(uint32_t a, uint32_t b, float c) {
   const float x = std::bit_cast<float>(without_denormals(a)), y = std::bit_cast<float>(without_denormals(b));
   const float z = std::bit_cast<float>(without_denormals(std::bit_cast<uint32_t>(c)));
   const float sum = __builtin_fmaf(x, y, z);
-  // Far from denormals, or NaN: MXCSR made no difference.
-  return std::fabs(sum) <= 0x1p-125F ? small_flushed_fma(x, y, z) : sum;
+  return (std::bit_cast<uint32_t>(sum) & 0x7fffffffu) <= kNearDenormals ? small_flushed_fma(x, y, z) : sum;
 }
 
 // a.low * b.low + (a.high * b.high + c)

@@ -131,6 +131,30 @@ HONE_INLINE void pairs(const Frame& f, const FlatOp& op) {
   for (int i = 0; i < op.lanes; ++i) d.u[i] = bf16_pair(halves[2 * i], halves[2 * i + 1]);
 }
 
+// sum[i] = half of a[i] * half of b[i] + sum[i]. Vectors of ordinary numbers at once; one lane next to denormals, and
+// each lane is computed by itself.
+template <typename Half>
+HONE_INLINE void add_products(Vector& sum, const Vector& a, const Vector& b, Half half) {
+  Vector made;
+  uint32_t small = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    const float x = as_float(without_denormals(half(a.u[i]))), y = as_float(without_denormals(half(b.u[i])));
+    made.u[i] = as_bits(__builtin_fmaf(x, y, as_float(without_denormals(sum.u[i]))));
+    small |= static_cast<uint32_t>((made.u[i] & 0x7fffffffu) <= kNearDenormals);
+  }
+  if (small != 0)
+    for (int i = 0; i < kLanes; ++i) made.u[i] = as_bits(flushed_fma(half(a.u[i]), half(b.u[i]), as_float(sum.u[i])));
+  sum = made;
+}
+
+HONE_INLINE void dot_pairs(const Frame& f, const FlatOp& op) {
+  const Vector a = f.reg(op.a), b = f.reg(op.b);
+  Vector sum = f.reg(op.c);
+  add_products(sum, a, b, [](uint32_t pair) { return pair & 0xffff0000u; });
+  add_products(sum, a, b, [](uint32_t pair) { return pair << 16; });
+  f.reg(op.dst) = sum;
+}
+
 HONE_INLINE void permute(const Frame& f, const FlatOp& op) {
   const std::array<int, 16>& map = f.program.maps[static_cast<size_t>(op.imm)];
   const Vector both[2] = {f.reg(op.a), f.reg(op.b)};
@@ -223,12 +247,9 @@ HONE_INLINE void execute(const Frame& f) {
       case FlatCode::kPairs:
         pairs(f, *op);
         break;
-      case FlatCode::kDotPairs: {
-        Vector& d = f.reg(op->dst);
-        const Vector &a = f.reg(op->a), &b = f.reg(op->b), &c = f.reg(op->c);
-        for (int i = 0; i < op->lanes; ++i) d.u[i] = as_bits(dot_bf16_pairs(a.u[i], b.u[i], as_float(c.u[i])));
+      case FlatCode::kDotPairs:
+        dot_pairs(f, *op);
         break;
-      }
       case FlatCode::kMove:
         f.reg(op->dst) = Vector(f.reg(op->a));
         break;
