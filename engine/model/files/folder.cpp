@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMostTemplate = 1 << 20;
+
 Status in_file(const std::string& name, const Status& status) {
   return {status.code(), fmt::format("{}: {}", printable(name), status.message())};
 }
@@ -121,6 +123,13 @@ Status read_weights(const Folder& folder, const std::vector<std::string>& names,
   return {};
 }
 
+// Newer checkpoints have a chat template in a file of its own, which is no JSON.
+Result<std::string> whole(std::string_view text) {
+  if (text.size() > kMostTemplate)
+    return unsupported(fmt::format("{} bytes of a chat template, more than {}", text.size(), kMostTemplate));
+  return std::string(text);
+}
+
 Result<std::string> json_text(std::string_view text) {
   HONE_RETURN_IF_ERROR(parse_json_object(text).status());
   return std::string(text);
@@ -165,8 +174,11 @@ Result<OpenedFolder> open_folder(const std::string& path, const std::string& onl
                         folder.optional("model.safetensors.index.json", weight_map_of_hugging_face));
   HONE_ASSIGN_OR_RETURN(const std::vector<std::string> names, weight_files(folder, only, map));
   HONE_RETURN_IF_ERROR(read_weights(folder, names, map, opened));
-  HONE_ASSIGN_OR_RETURN(opened.model.chat_template,
-                        folder.optional("tokenizer_config.json", chat_template_of_hugging_face));
+  HONE_ASSIGN_OR_RETURN(opened.model.chat_template, folder.optional("chat_template.jinja", whole));
+  if (opened.model.chat_template.empty()) {
+    HONE_ASSIGN_OR_RETURN(opened.model.chat_template,
+                          folder.optional("tokenizer_config.json", chat_template_of_hugging_face));
+  }
   if (with_vocabulary) HONE_RETURN_IF_ERROR(read_vocabulary(folder, opened.model.vocabulary));
   return opened;
 }

@@ -2,10 +2,10 @@
 // tokenizer. Everything a file says is checked before it is used; nothing here copies a weight that is a matrix.
 //
 //   GGUF v2, v3              one file, or the first of its parts, with the others beside it
-//   safetensors              a folder with config.json, *.safetensors (an index or one file), tokenizer.json; or the
-//                            .safetensors file in it
+//   safetensors              a folder with config.json, *.safetensors (an index or one file), tokenizer.json and
+//                            chat_template.jinja; or the .safetensors file in it
 //   llama2.c .bin            one file, the legacy format; its tokenizer is tokenizer.bin or tok512.bin beside it, or
-//   given
+//                            given
 #pragma once
 
 #include <memory>

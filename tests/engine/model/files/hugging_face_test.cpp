@@ -265,6 +265,11 @@ TEST_F(ModelFilesCheckpoint, ItsTokenizer) {
   EXPECT_EQ(model->vocabulary->eos, 4);
   EXPECT_THAT(model->vocabulary->end_of_generation, ::testing::ElementsAre(4, 5, 3)) << "eos, the list, known texts";
   EXPECT_EQ(model->chat_template, "{{ messages }}");
+  put("c/chat_template.jinja", "{{ turns }}");
+  EXPECT_EQ(open_model(file("c"))->chat_template, "{{ turns }}") << "the one of its own file";
+  put("c/chat_template.jinja", std::string((1 << 20) + 1, ' '));
+  EXPECT_THAT(open_model(file("c")).status().message(), HasSubstr("chat_template.jinja: 1048577 bytes"));
+  std::filesystem::remove(file("c/chat_template.jinja"));
   EXPECT_EQ(open_vocabulary(file("c/tokenizer.json"))->end_of_generation.size(), 3u);
   put("m.gguf", gguf_of(m));
   EXPECT_EQ(open_model(file("m.gguf"), {.tokenizer = file("c")})->vocabulary->tokens.size(), 6u);
