@@ -43,6 +43,9 @@ TEST(ModelDemand, AWindowHidesOlderKeys) {
   const ModelDemand one = cli::demand_of(c, 4, {.tokens = 1, .position = 100});
   const ModelDemand open = cli::demand_of(tiny(), 4, {.tokens = 1, .position = 3});
   EXPECT_EQ(one.flops, open.flops);
+  c.sliding = {true, false};  // the second layer sees all 101
+  const ModelDemand mixed = cli::demand_of(c, 4, {.tokens = 1, .position = 100});
+  EXPECT_EQ(mixed.flops - one.flops, 4 * 8 * (101 - 4));
 }
 
 TEST(ModelWork, IsCutIntoCalls) {

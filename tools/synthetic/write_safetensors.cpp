@@ -28,6 +28,10 @@ Json scaling_of(const model::RopeScaling& s) {
     return json;
   }
   json["original_max_position_embeddings"] = s.original_context;
+  if (s.kind == RopeScalingKind::kDynamic) {
+    json["rope_type"] = "dynamic";
+    return json;
+  }
   if (s.kind == RopeScalingKind::kLlama3) {
     json["rope_type"] = "llama3";
     json["low_freq_factor"] = s.low_freq_factor;

@@ -204,6 +204,12 @@ TEST_F(ModelFilesFormats, ScalingsOfRope) {
   ASSERT_EQ(llama3_gguf.rope_factors.size(), 8u);
   EXPECT_EQ(llama3_gguf.rope_factors[0], 1) << "wavelength 6.3: below 64 / 4, stays";
   EXPECT_EQ(llama3_gguf.rope_factors[7], 8) << "wavelength 19869: beyond 64, divided";
+
+  const RopeScaling dynamic{.kind = RopeScalingKind::kDynamic, .factor = 2, .original_context = 64};
+  const auto [dynamic_gguf, dynamic_json] = scaling_of("llama", dynamic);
+  EXPECT_EQ(dynamic_json.rope_scaling, dynamic);
+  EXPECT_EQ(dynamic_json.context, 64);
+  EXPECT_EQ(dynamic_gguf.rope_scaling.kind, RopeScalingKind::kNone) << "GGUF has no key for it";
 }
 
 TEST_F(ModelFilesFormats, OneFileOfACheckpointStandsForItsFolder) {
