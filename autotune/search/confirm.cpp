@@ -96,7 +96,7 @@ Interval told(const std::vector<double>& log_ratios, size_t look) {
     const auto [lo, hi] = std::minmax_element(log_ratios.begin(), log_ratios.end());
     log.lo = *lo, log.hi = *hi;
   }
-  return {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)};
+  return ratio_of(log);
 }
 
 }  // namespace

@@ -77,6 +77,8 @@ double median_of(std::vector<double>& v) {
   return (*middle + *std::max_element(v.begin(), middle)) / 2;
 }
 
+Interval ratio_of(const Interval& log) { return {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)}; }
+
 double median(std::vector<double> values) { return median_of(values); }
 
 Interval median_interval(std::span<const double> values, double confidence) {

@@ -21,6 +21,9 @@ struct Interval {
   double lo = 0, mid = 0, hi = 0;
 };
 
+// Ratios, of their logarithms.
+Interval ratio_of(const Interval& log);
+
 // Median and its two-sided bootstrap interval at `confidence`. With fewer than 5 values the interval is their range.
 Interval median_interval(std::span<const double> values, double confidence);
 

@@ -87,10 +87,9 @@ Result<Compared> compare(const Arm& a, const Arm& b, double seconds, bool of_thr
     }
     logs.push_back(std::log(times[0].back() / times[1].back()));
   }
-  const autotune::Interval log = autotune::order_interval(logs, 0.025);
   return Compared{.a_ns = autotune::median(times[0]),
                   .b_ns = autotune::median(times[1]),
-                  .ratio = {std::exp(log.lo), std::exp(log.mid), std::exp(log.hi)},
+                  .ratio = autotune::ratio_of(autotune::order_interval(logs, 0.025)),
                   .rounds = static_cast<int>(logs.size())};
 }
 

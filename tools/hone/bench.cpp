@@ -237,7 +237,7 @@ void add_scores(const op::Problem& problem, int threads, const Contest& contest,
     const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, static_cast<int>(i), 0);
     if (logs.empty()) continue;
     summary.add(op::to_string(problem), threads, contest.implementations[i].name, i >= contest.candidates.size(),
-                std::exp(autotune::median_interval(logs, 0.95).mid));
+                autotune::ratio_of(autotune::median_interval(logs, 0.95)).mid);
   }
   // The default plan is the one in use, so its line was left out.
   const bool measured = !race.times(db::Phase::kSearch, 0).empty();

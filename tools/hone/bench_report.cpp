@@ -83,7 +83,7 @@ std::vector<Cell> measured_row(const op::Problem& p, const Implementation& impl,
   const std::vector<double> times = race.times(db::Phase::kSearch, index);
   const autotune::Interval t = autotune::median_interval(times, 0.95);
   const std::vector<double> logs = race.log_ratios(db::Phase::kSearch, index, 0);
-  const autotune::Interval r = autotune::median_interval(logs, 0.95);
+  const autotune::Interval ratio = autotune::ratio_of(autotune::median_interval(logs, 0.95));
   const double gflops = op::flops(p) / t.mid, gbs = op::bytes(p) / t.mid;
   std::vector<Cell> row = {op::to_string(p),
                            impl.name,
@@ -102,7 +102,7 @@ std::vector<Cell> measured_row(const op::Problem& p, const Implementation& impl,
   } else if (logs.empty()) {  // hone's own plan was not measured
     row.insert(row.end(), {Cell(), Cell()});
   } else {
-    row.insert(row.end(), {std::exp(r.mid), Range{std::exp(r.lo), std::exp(r.hi)}});
+    row.insert(row.end(), {ratio.mid, Range{ratio.lo, ratio.hi}});
   }
   const auto cell = [&](Counter c) { return counted[c] ? Cell(*counted[c]) : Cell(); };
   row.insert(row.end(), {times, cell(Counter::kCycles), cell(Counter::kInstructions), impl.plan, std::string()});

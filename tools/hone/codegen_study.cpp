@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "autotune/search/race.h"
 #include "tools/hone/cli.h"
@@ -271,8 +270,7 @@ std::vector<const GeneratorCode*> Study::with_inner_loop() const {
 
 std::optional<autotune::Interval> Study::ratio(const GeneratorCode& code) const {
   if (code.log_ratios.empty()) return std::nullopt;
-  const autotune::Interval logs = autotune::median_interval(code.log_ratios, 0.95);
-  return autotune::Interval{std::exp(logs.lo), std::exp(logs.mid), std::exp(logs.hi)};
+  return autotune::ratio_of(autotune::median_interval(code.log_ratios, 0.95));
 }
 
 LlvmToNative llvm_to_native(const Study& study) {

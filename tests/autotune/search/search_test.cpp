@@ -112,6 +112,16 @@ TEST(Stats, MedianAndInterval) {
   EXPECT_LT(i.hi, 100) << "one outlier must not carry the interval";
 }
 
+TEST(Stats, RatiosAreTakenBackFromTheirLogarithms) {
+  const Interval r = ratio_of({.lo = std::log(0.5), .mid = 0, .hi = std::log(3)});
+  EXPECT_DOUBLE_EQ(r.lo, 0.5);
+  EXPECT_EQ(r.mid, 1);
+  EXPECT_DOUBLE_EQ(r.hi, 3);
+  const Interval unbounded = ratio_of(order_interval(std::vector<double>{0.1}, 0.025));
+  EXPECT_EQ(unbounded.lo, 0);
+  EXPECT_EQ(unbounded.hi, std::numeric_limits<double>::infinity());
+}
+
 TEST(Stats, NoiseBoundHasAFloorAndGrowsWithNoise) {
   EXPECT_EQ(noise_bound({}, 41), kNoiseFloor);
   const std::vector<double> quiet(25, 0.0001);
