@@ -142,7 +142,7 @@ class Schedule {
 // can, `effective()` differs from `requested()`, and a ScheduleDowngraded event (trace.h) says why: kDedicated with
 // more threads than this process may use CPUs (affinity and cgroup quota) becomes kTbb; kTbb in a child of fork() whose
 // parent had used TBB becomes sequential. kTbb with more threads than CPUs is what was asked for.
-// Error: invalid_argument unless 1 <= threads <= kMaxThreads (engine/base/env.h), and = 1 for kSequential.
+// Errors: invalid_argument unless 1 <= threads <= kMaxThreads, and = 1 for kSequential; resource_exhausted (kTbb).
 Result<std::unique_ptr<Schedule>> make_schedule(const ScheduleRequest& request);
 // What `request`, if it is no error, would become here and now; nothing is made.
 ScheduleRequest effective_schedule(const ScheduleRequest& request);

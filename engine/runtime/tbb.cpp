@@ -4,12 +4,16 @@
 // whose arena is busy, or which is itself a thread of TBB, does all the work alone rather than wait, and cannot
 // deadlock. Helpers that come late find the queue of a region that is over, or of a later one, which they then help.
 #include <fmt/format.h>
+#include <pthread.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
 
+#include <atomic>
+#include <exception>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include "engine/runtime/pools_internal.h"
@@ -21,17 +25,44 @@ namespace {
 // The process that first used TBB, plus 1; 0: none has.
 std::atomic<uint32_t> tbb_process{0};
 
+// Whether so many threads can be there at once: TBB ends the process where it cannot start one (limits of processes and
+// of memory, as a sandbox has them), so that is tried first, with threads that wait for each other and end.
+// Nothing is allocated for each: a sandbox ends its process when there is no memory for that.
+Status can_start(int threads) {
+  std::vector<pthread_t> started;
+  started.reserve(static_cast<size_t>(threads));
+  std::atomic<bool> over{false};
+  const auto wait = [](void* flag) -> void* {
+    static_cast<std::atomic<bool>*>(flag)->wait(false);
+    return nullptr;
+  };
+  int error = 0;
+  for (pthread_t thread{}; std::ssize(started) < threads && error == 0;) {
+    error = pthread_create(&thread, nullptr, wait, &over);
+    if (error == 0) started.push_back(thread);
+  }
+  over = true;
+  over.notify_all();
+  for (const pthread_t thread : started) pthread_join(thread, nullptr);
+  if (error == 0) return {};
+  return resource_exhausted(fmt::format("{} threads cannot be started here, {} can ({}); ask for fewer", threads + 1,
+                                        started.size() + 1, std::generic_category().message(error)));
+}
+
 // TBB starts no more workers than CPUs unless told to; a caller that asks for more gets what it asked for. The lowest
 // of all limits counts, so there is one for all schedules. It only grows, as who else relies on it cannot be known.
-void allow_threads(int threads) {
+// Error: resource_exhausted.
+Status allow_threads(int threads) {
   static std::mutex mutex;
   static std::optional<tbb::global_control>* limit = new std::optional<tbb::global_control>;  // outlives every arena
   static int allowed = tbb::info::default_concurrency();
   const std::lock_guard lock(mutex);
-  if (threads <= allowed) return;
+  if (threads <= allowed) return {};
+  HONE_RETURN_IF_ERROR(can_start(threads - 1));
   allowed = threads;
   limit->reset();
   limit->emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+  return {};
 }
 
 // What one caller at a time uses; as many as there have been callers at once. Shared with helpers, which may start when
@@ -43,7 +74,8 @@ struct Lane {
 
 class TbbPool {
  public:
-  explicit TbbPool(int threads) : arena_(threads - 1, /*reserved_for_masters=*/0) { allow_threads(threads); }
+  // Of as many threads as allow_threads() has allowed.
+  explicit TbbPool(int threads) : arena_(threads - 1, /*reserved_for_masters=*/0) {}
 
   void run(Region& region) {
     std::shared_ptr<Lane> lane = take();
@@ -115,6 +147,7 @@ bool tbb_works_in_this_process() {
 Result<std::unique_ptr<Schedule>> make_tbb(const ScheduleRequest& requested, const ScheduleRequest& effective) {
   uint32_t none = 0;
   tbb_process.compare_exchange_strong(none, process_number() + 1);
+  HONE_RETURN_IF_ERROR(allow_threads(effective.threads));
   return std::unique_ptr<Schedule>(std::make_unique<TbbSchedule>(requested, effective));
 }
 

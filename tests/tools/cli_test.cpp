@@ -623,6 +623,20 @@ TEST_F(HoneCli, ThreadsMayExceedTheCpus) {
   EXPECT_EQ(hone({"bench", kProblem, "--threads", "64", "-r", "2", "--seconds", "0.1"}).code, 0);
 }
 
+// Where a worker has no memory for so many stacks, that is one line and no abort; where it has, the tune works.
+TEST_F(HoneCli, MoreThreadsThanCanBeStartedAreAnError) {
+  const Outcome o = hone({"tune", kProblem, "--budget", "0.1s", "--threads", "1024"});
+  EXPECT_THAT(o.err, Not(HasSubstr("terminate called")));
+  EXPECT_THAT(o.err, Not(HasSubstr("SIGABRT")));
+  if (o.code != 0) {
+    EXPECT_EQ(o.code, 1);
+    EXPECT_THAT(o.err, HasSubstr("1024 threads cannot be started here"));
+  }
+  const Outcome most = hone({"bench", kProblem, "-r", "2", "--seconds", "0.1"}, {.env = {{"HONE_THREADS", "100000"}}});
+  EXPECT_THAT(most.err, Not(HasSubstr("terminate called")));
+  EXPECT_TRUE(most.code == 0 || most.code == 1) << most.code;
+}
+
 TEST_F(HoneCli, ReplaySearchesAStoredRunAgain) {
   ASSERT_EQ(hone({"tune", kProblem, "--budget", "0.5s"}).code, 0);
   const Outcome o = hone({"tune", "--replay", "1", "--seeds", "2", "--budget", "0.1s,0.5s", "--json"});

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "engine/base/cpu_quota.h"
+#include "engine/base/sandbox.h"
 #include "engine/runtime/schedule.h"
 #include "engine/runtime/trace.h"
 
@@ -66,6 +67,21 @@ TEST_P(Fork, AChildMayMakeItsOwn) {
                 if (sum_on(*own) != 100) return 1;
               // TBB had been used before the fork; a team is started anew.
               return own->name() == (team ? "dedicated(2)" : "sequential") ? 0 : 2;
+            }),
+            0);
+}
+
+// Where memory for their stacks is short, as in the worker of a tune. TBB itself would end the process.
+TEST(ForkWithLimits, ThreadsThatCannotBeStartedAreAnError) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a sanitizer's own memory is beyond any limit";
+#endif
+  EXPECT_EQ(in_child([] {
+              limit_memory(64e6);
+              Result<std::unique_ptr<Schedule>> many = make_schedule({ScheduleKind::kTbb, 1000});
+              // A system that does not hold processes to that limit, or a parent that has used TBB.
+              if (many.ok()) return sum_on(**many) == 100 ? 0 : 1;
+              return many.status().code() == Code::kResourceExhausted ? 0 : 2;
             }),
             0);
 }
