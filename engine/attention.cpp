@@ -55,11 +55,15 @@ Status Attention::Impl::add_operands(const AttentionSequence& sequence, const Kv
   return {};
 }
 
-Result<PlanInfo> Attention::Impl::plan(int64_t q, int64_t kv) {
+Result<const AttentionReady*> Attention::Impl::ready(int64_t q, int64_t kv) {
   if (q < 1 || kv < 1) return invalid_argument(fmt::format("q={}, kv={}: a plan needs at least one of each", q, kv));
   HONE_RETURN_IF_ERROR(attention::validate(problem_for(q, kv)));
-  HONE_ASSIGN_OR_RETURN(const AttentionReady* const ready, ready_for(q, kv));
-  return describe(*ready);
+  return ready_for(q, kv);
+}
+
+Result<PlanInfo> Attention::Impl::plan(int64_t q, int64_t kv) {
+  HONE_ASSIGN_OR_RETURN(const AttentionReady* const found, ready(q, kv));
+  return describe(*found);
 }
 
 // ---- slots ----
@@ -151,6 +155,11 @@ Status Attention::run(std::span<const AttentionSequence> sequences, const KvCach
 
 Result<PlanInfo> Attention::plan(int64_t q, int64_t kv) const {
   return guarded([&] { return impl_->plan(q, kv); });
+}
+
+Result<const plan::PlanFacts*> EngineAccess::facts(const Attention& attention, int64_t q, int64_t kv) {
+  HONE_ASSIGN_OR_RETURN(const AttentionReady* const ready, attention.impl_->ready(q, kv));
+  return &ready->plan;
 }
 
 Result<KvCache> Attention::cache(const KvCacheSpec& spec) const {

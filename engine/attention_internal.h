@@ -19,6 +19,7 @@ class Attention::Impl {
 
   Status run(std::span<const AttentionSequence> sequences, const KvCache::Impl* cache);
   Result<PlanInfo> plan(int64_t q, int64_t kv);
+  Result<const AttentionReady*> ready(int64_t q, int64_t kv);
   Result<KvCache> cache(const KvCacheSpec& spec) const;
 
  private:

@@ -25,11 +25,15 @@ Status Matmul::Impl::run(const MatmulCall& call) {
   return ready->run(problem, operands, weights_.layout);
 }
 
-Result<PlanInfo> Matmul::Impl::plan(int64_t m) {
+Result<const ReadyPlan*> Matmul::Impl::ready(int64_t m) {
   if (m < 1) return invalid_argument(fmt::format("m={}: a plan needs at least one row", m));
   HONE_RETURN_IF_ERROR(matmul::validate(plans_->with_rows(m)));
-  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, plans_->ready_for(m));
-  return describe(*ready);
+  return plans_->ready_for(m);
+}
+
+Result<PlanInfo> Matmul::Impl::plan(int64_t m) {
+  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const found, ready(m));
+  return describe(*found);
 }
 
 // ---- preparing ----
@@ -83,6 +87,11 @@ Status Matmul::run(const MatmulCall& call) const {
 
 Result<PlanInfo> Matmul::plan(int64_t m) const {
   return guarded([&] { return impl_->plan(m); });
+}
+
+Result<const plan::PlanFacts*> EngineAccess::facts(const Matmul& matmul, int64_t m) {
+  HONE_ASSIGN_OR_RETURN(const ReadyPlan* const ready, matmul.impl_->ready(m));
+  return &ready->plan;
 }
 
 int64_t Matmul::weight_bytes() const { return impl_->weight_bytes(); }

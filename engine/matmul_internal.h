@@ -16,6 +16,7 @@ class Matmul::Impl {
 
   Status run(const MatmulCall& call);
   Result<PlanInfo> plan(int64_t m);
+  Result<const ReadyPlan*> ready(int64_t m);
   int64_t weight_bytes() const { return std::ssize(weights_.bytes); }
 
  private:

@@ -61,6 +61,7 @@ class Engine::State {
 };
 
 struct WeightSource;
+class Attention;
 
 // For code of the engine that prepares an op of its own.
 struct EngineAccess {
@@ -68,6 +69,10 @@ struct EngineAccess {
   static Result<Engine> with_threads(const Engine& engine, int threads);
   // As Engine::prepare(spec, weights), of weights that may lie packed in a store already.
   static Result<Matmul> prepare(const Engine& engine, const MatmulSpec& spec, const WeightSource& weights);
+  // What a call with so many rows (and keys) runs on, compiled if it was not yet; shared by all ops that differ in
+  // their weights only. It lives as long as they do.
+  static Result<const plan::PlanFacts*> facts(const Matmul& matmul, int64_t m);
+  static Result<const plan::PlanFacts*> facts(const Attention& attention, int64_t q, int64_t kv);
   static const std::shared_ptr<Engine::State>& state(const Engine& engine) { return engine.state_; }
   static Engine make(std::shared_ptr<Engine::State> state) { return Engine(std::move(state)); }
 };

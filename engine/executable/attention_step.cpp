@@ -101,6 +101,11 @@ class AttentionStep final : public Step {
                       .threads = info.threads};
   }
 
+  Result<const plan::PlanFacts*> facts(std::span<const int64_t> symbols) const override {
+    return EngineAccess::facts(*attention, std::max<int64_t>(1, q_rows.at(symbols)),
+                               std::max<int64_t>(1, kv_rows.at(symbols)));
+  }
+
   std::shared_ptr<const Attention> attention;
   int cache = -1;
   Size batch = 1, q_rows, kv_rows, q_head, k_head, v_head, o_head, q_batch, k_batch, v_batch, o_batch, mask_row,

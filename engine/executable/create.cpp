@@ -223,14 +223,31 @@ const passes::Compilation& ExecutablePlan::compilation() const { return impl_->c
 
 PlanMemory ExecutablePlan::memory() const { return impl_->memory; }
 
+std::vector<int64_t> ExecutablePlan::Impl::values_of(int64_t count, int64_t position) const {
+  std::vector<int64_t> values;
+  const graph::Graph& g = compilation.graph;
+  for (const std::string& s : symbols)
+    values.push_back(s == g.position                                    ? position
+                     : g.tokens.as_symbol() == s || symbols.size() == 1 ? count
+                                                                        : g.find_symbol(s)->max);
+  return values;
+}
+
+Result<std::vector<const plan::PlanFacts*>> ExecutablePlan::resolved(int64_t tokens, int64_t position) const {
+  return guarded([&]() -> Result<std::vector<const plan::PlanFacts*>> {
+    const std::vector<int64_t> values = impl_->values_of(tokens, position);
+    std::vector<const plan::PlanFacts*> plans;
+    for (const auto& step : impl_->steps) {
+      HONE_ASSIGN_OR_RETURN(const plan::PlanFacts* const facts, step->facts(values));
+      if (facts != nullptr && std::ranges::find(plans, facts) == plans.end()) plans.push_back(facts);
+    }
+    return plans;
+  });
+}
+
 Result<std::vector<StepReport>> ExecutablePlan::report(int64_t tokens, int64_t position) const {
   return guarded([&]() -> Result<std::vector<StepReport>> {
-    std::vector<int64_t> values;
-    const graph::Graph& g = impl_->compilation.graph;
-    for (const std::string& s : impl_->symbols)
-      values.push_back(s == g.position                                           ? position
-                       : g.tokens.as_symbol() == s || impl_->symbols.size() == 1 ? tokens
-                                                                                 : g.find_symbol(s)->max);
+    const std::vector<int64_t> values = impl_->values_of(tokens, position);
     std::vector<StepReport> reports;
     for (const auto& step : impl_->steps) {
       HONE_ASSIGN_OR_RETURN(StepReport report, step->report(values));

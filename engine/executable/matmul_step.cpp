@@ -40,6 +40,10 @@ class MatmulStep final : public Step {
                       .threads = info.threads};
   }
 
+  Result<const plan::PlanFacts*> facts(std::span<const int64_t> symbols) const override {
+    return EngineAccess::facts(*matmul, std::max<int64_t>(1, rows.at(symbols)));
+  }
+
   std::optional<Matmul> matmul;
   Size rows;
   Place a, c;

@@ -22,6 +22,10 @@
 #include "engine/weight_store.h"
 #include "hone/engine.hpp"
 
+namespace hone::plan {
+struct PlanFacts;
+}
+
 namespace hone::executable {
 
 struct PlanOptions {
@@ -81,6 +85,9 @@ class ExecutablePlan {
   PlanMemory memory() const;
   // For calls with `tokens` tokens at position `position`, compiling what is not there yet.
   Result<std::vector<StepReport>> report(int64_t tokens, int64_t position) const;
+  // Of such calls the resolved plans of matmuls and attention, each once however many steps share it. They live as long
+  // as this plan.
+  Result<std::vector<const plan::PlanFacts*>> resolved(int64_t tokens, int64_t position) const;
 
   class Impl;
 

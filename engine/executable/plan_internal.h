@@ -36,6 +36,9 @@ class ExecutablePlan::Impl {
   // Values of all symbols, in order, for inputs of these shapes. Error: invalid_argument naming dimension, value, rule.
   Status bind(std::span<const InputTensor> tensors, int64_t position, std::span<int64_t> values) const;
 
+  // Those of a call with so many tokens at a position.
+  std::vector<int64_t> values_of(int64_t count, int64_t position) const;
+
   Engine engine;
   passes::Compilation compilation;
   std::vector<std::string> symbols;

@@ -39,6 +39,8 @@ class Step {
   virtual Status run(const Call& call) const = 0;
   // kind, name and why are the dispatch's.
   virtual Result<StepReport> report(std::span<const int64_t> symbols) const = 0;
+  // The resolved plan that such a call runs on; null: the step has none.
+  virtual Result<const plan::PlanFacts*> facts(std::span<const int64_t>) const { return nullptr; }
 
   std::string name, kind, why;
   runtime::NodeScope::Split split = runtime::NodeScope::Split::kAllowed;  // what the node's schedule hint allows

@@ -17,6 +17,7 @@
 #include "engine/model/packed_store.h"
 #include "engine/model/tokenizer/chat.h"
 #include "engine/passes/pass.h"
+#include "engine/plan/resolver.h"
 
 namespace hone {
 
@@ -91,24 +92,31 @@ std::vector<int64_t> expected_tokens(const ModelOptions& options, const ModelInf
   return tokens;
 }
 
-// Each problem once, of all expected numbers of tokens.
+// Each plan once, of all expected numbers of tokens.
 Result<ModelInfo::Plans> count_plans(const executable::ExecutablePlan& plan, std::span<const int64_t> tokens) {
-  ModelInfo::Plans plans;
-  std::set<std::string> seen;
+  std::set<const plan::PlanFacts*> seen;
   for (const int64_t count : tokens) {
-    HONE_ASSIGN_OR_RETURN(const std::vector<executable::StepReport> steps, plan.report(count, 0));
-    for (const executable::StepReport& step : steps) {
-      if ((step.kind != "matmul" && step.kind != "attention") || !seen.insert(step.kernel).second) continue;
-      if (step.reason == "exact")
+    HONE_ASSIGN_OR_RETURN(const std::vector<const plan::PlanFacts*> resolved, plan.resolved(count, 0));
+    seen.insert(resolved.begin(), resolved.end());
+  }
+  ModelInfo::Plans plans;
+  for (const plan::PlanFacts* facts : seen) {
+    switch (facts->reason) {
+      case plan::Reason::kExact:
         ++plans.exact;
-      else if (step.reason == "near_shape")
+        break;
+      case plan::Reason::kNearShape:
         ++plans.near_shape;
-      else if (step.reason == "near_machine")
+        break;
+      case plan::Reason::kNearMachine:
         ++plans.near_machine;
-      else if (step.reason == "package")
+        break;
+      case plan::Reason::kPackage:
         ++plans.package;
-      else
+        break;
+      case plan::Reason::kDefault:
         ++plans.by_default;
+        break;
     }
   }
   return plans;

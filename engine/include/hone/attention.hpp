@@ -190,6 +190,7 @@ class HONE_API Attention {
   explicit Attention(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:
+  friend struct EngineAccess;
   std::shared_ptr<Impl> impl_;
 };
 

@@ -163,6 +163,7 @@ class HONE_API Matmul {
   explicit Matmul(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:
+  friend struct EngineAccess;
   std::shared_ptr<Impl> impl_;
 };
 
