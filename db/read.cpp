@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "db/store_internal.h"
 
@@ -47,6 +48,21 @@ std::string_view outcome_name(Outcome o) { return name_of(kOutcomeNames, o); }
 std::string_view verdict_name(Verdict v) { return name_of(kVerdictNames, v); }
 std::string_view phase_name(Phase p) { return name_of(kPhaseNames, p); }
 
+std::string whole_settings(const Whole& whole) {
+  return nlohmann::json{{"why", whole.why}, {"threads", whole.threads}}.dump(-1, ' ', false,
+                                                                             nlohmann::json::error_handler_t::replace);
+}
+
+Whole read_whole_settings(const std::string& settings) {
+  Whole whole;
+  const nlohmann::json j = nlohmann::json::parse(settings, nullptr, /*allow_exceptions=*/false);
+  if (!j.is_object()) return whole;
+  if (const auto why = j.find("why"); why != j.end() && why->is_string()) whole.why = why->get<std::string>();
+  if (const auto threads = j.find("threads"); threads != j.end() && threads->is_number_unsigned())
+    whole.threads = static_cast<int>(std::min<uint64_t>(threads->get<uint64_t>(), 1 << 20));
+  return whole;
+}
+
 #define HONE_DECISION_COLUMNS                                                                                        \
   "SELECT d.id AS id, d.run_id AS run_id, machines.key AS machine_key, machines.label AS machine_label, "            \
   "builds.engine AS engine, builds.codegens AS codegens, p.text AS problem, p.family AS family, p.m AS m, "          \
@@ -54,7 +70,8 @@ std::string_view phase_name(Phase p) { return name_of(kPhaseNames, p); }
   "d.speedup_hi AS speedup_hi, d.noise_bound AS noise_bound, d.decided_at AS decided_at, "                           \
   "wp.text AS program, w.codegen AS codegen, w.codegen_version AS codegen_version, w.threads AS threads, "           \
   "w.numerics AS numerics, fp.text AS fallback_program, f.codegen AS fallback_codegen, "                             \
-  "f.codegen_version AS fallback_codegen_version, f.threads AS fallback_threads, f.numerics AS fallback_numerics "   \
+  "f.codegen_version AS fallback_codegen_version, f.threads AS fallback_threads, f.numerics AS fallback_numerics, "  \
+  "runs.cache_mode AS cache_mode, CASE runs.cache_mode WHEN 'whole' THEN runs.settings ELSE '' END AS whole "        \
   "FROM problems p JOIN decisions d ON d.problem_id = p.id JOIN runs ON runs.id = d.run_id "                         \
   "JOIN machines ON machines.id = runs.machine_id JOIN builds ON builds.id = runs.build_id "                         \
   "JOIN candidates w ON w.id = d.winner_id JOIN programs wp ON wp.id = w.program_id "                                \
@@ -90,7 +107,9 @@ Result<std::vector<StoredDecision>> SqliteStore::read_decisions(const char* sql,
                          .run_id = q.integer("run_id"),
                          .machine = {.key = q.text("machine_key"), .label = q.text("machine_label")},
                          .build = {.engine = q.text("engine"), .codegens = q.text("codegens")},
-                         .decision = {}};
+                         .decision = {},
+                         .whole = {}};
+      if (q.text("cache_mode") == kInWhole) row.whole = read_whole_settings(q.text("whole"));
       Decision& d = row.decision;
       if (!parse_name(kVerdictNames, q.text("verdict"), d.verdict)) continue;
       d.problem = {.text = q.text("problem"), .family = q.text("family"), .m = q.integer("m")};

@@ -36,10 +36,22 @@ struct ProblemKey {
   bool operator==(const ProblemKey&) const = default;
 };
 
+// Cache mode of a run whose samples were taken while a whole ran that the problem is part of: a model.
+inline constexpr std::string_view kInWhole = "whole";
+
+// What such a run has as settings.
+struct Whole {
+  std::string why;  // "in the whole of m.gguf (pp512) the default plan is faster by 5.2% [3.1%, 7.0%]"
+  int threads = 0;  // that the whole ran with; 0: not known
+};
+std::string whole_settings(const Whole& whole);
+// Nothing but the defaults of what the text does not have.
+Whole read_whole_settings(const std::string& settings);
+
 // One tuning of one problem.
 struct RunInfo {
   int64_t seed = 0;
-  std::string cache_mode;   // "warm", "cold"
+  std::string cache_mode;   // "warm", "cold", or kInWhole
   double noise_bound = 0;   // A/A bound as a ratio minus 1 (0.012 = 1.2%)
   std::string settings;     // JSON of everything else that shaped the run
   int64_t session_id = 0;   // 0: of no session
@@ -92,6 +104,7 @@ struct StoredDecision {
   MachineLabel machine;
   BuildLabel build;
   Decision decision;
+  std::optional<Whole> whole = {};  // of a decision that was made in one
 };
 
 struct StoredRun {

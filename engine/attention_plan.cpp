@@ -153,6 +153,7 @@ KeyLayout choose_key_layout(const Engine::State& state, const AttentionSpec& spe
                                                        {.numerics = spec.numerics}, *state.packages());
     if (plan.ok() && plan->reason == plan::Reason::kPackage && plan->from->difference.empty()) return 0.0;
     const bool exact = plan.ok() && plan->reason == plan::Reason::kExact;
+    if (exact && !plan->from->why.empty()) return 0.0;  // found in a whole, not alone
     return exact ? plan->from->ns : std::numeric_limits<double>::infinity();
   };
   return measured(KeyLayout::kRows) < measured(KeyLayout::kBlocked) ? KeyLayout::kRows : KeyLayout::kBlocked;

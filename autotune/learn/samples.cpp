@@ -57,7 +57,7 @@ class Reader {
   Result<std::vector<MeasuredGroup>> read() {
     HONE_ASSIGN_OR_RETURN(const std::vector<db::StoredRun> runs, store_.runs());  // newest first
     for (const db::StoredRun& run : runs)
-      if (run.machine.key == key_) HONE_RETURN_IF_ERROR(read_run(run));
+      if (run.machine.key == key_ && run.info.cache_mode != db::kInWhole) HONE_RETURN_IF_ERROR(read_run(run));
     std::vector<MeasuredGroup> list;
     for (auto& [id, group] : groups_) {
       finish(group);

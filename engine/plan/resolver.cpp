@@ -29,8 +29,10 @@ struct Ranked {
   bool other_key;
   bool other_kind;
   double distance;
-  bool superseded = false;  // a newer decision says the same thing
-  double ns = 0;            // where times are comparable
+  const db::Whole* withdrawn = nullptr;  // what was seen since, in a whole
+  bool other_panel = false;              // weights lie in other panels than it was measured with
+  bool superseded = false;               // a newer decision says the same thing
+  double ns = 0;                         // where times are comparable
 };
 
 const CodegenLabel* find_codegen(const Target& target, std::string_view name) {
@@ -115,32 +117,45 @@ class Resolution {
                        .codegen = op.codegen,
                        .codegen_version = {},
                        .difference = packaged == asked ? "" : fmt::format("made for {}, asked for {}", packaged, asked),
+                       .why = {},
                        .package = op.package};
     return plan;
   }
 
-  // Among decisions about this very problem the newest of each (code generator, thread count, numerics class) counts,
-  // and of those the fastest: a run that was asked for one thread must not hide what another found with two, nor one
-  // across all classes what another found within the one that is allowed here.
+  // Among decisions about this very problem the newest of each (code generator, thread count, numerics class, panels)
+  // counts, and of those that need not be adapted to the panels at hand the fastest: a run that was asked for one
+  // thread must not hide what another found with two, nor one across all classes what another found within the one that
+  // is allowed here. One that was made in a whole withdraws all that are older: they were measured alone.
   std::vector<Ranked> rank(const Decisions& decisions) const {
     std::vector<Ranked> ranked;
     for (const Decisions::Known& known : decisions.of_family(op::family(problem_)))
       ranked.push_back(classify(known, decisions.kind(known)));
     auto age = [](const Ranked& r) { return std::pair(r.stored->decision.decided_at, r.stored->id); };
     std::sort(ranked.begin(), ranked.end(), [&](const Ranked& a, const Ranked& b) { return age(b) < age(a); });
-    std::set<std::tuple<std::string, int, std::string>> seen;
+    std::set<std::tuple<std::string, int, std::string, bool>> seen;
+    const db::Whole* whole = nullptr;
     for (Ranked& r : ranked) {
       if (r.reason != Reason::kExact) continue;
       const db::Candidate& winner = r.stored->decision.winner;
-      r.superseded = !seen.insert({winner.codegen, winner.threads, winner.numerics}).second;
+      r.withdrawn = whole;
+      if (whole == nullptr && r.stored->whole) whole = &*r.stored->whole;
+      r.other_panel = needs_other_panel(winner.program);
+      r.superseded = !seen.insert({winner.codegen, winner.threads, winner.numerics, r.other_panel}).second;
       r.ns = r.stored->decision.ns;
     }
     auto order = [](const Ranked& r) {
-      return std::tuple(r.reason, r.other_key, r.other_kind, r.distance, r.superseded, r.ns);
+      return std::tuple(r.reason, r.other_key, r.other_kind, r.distance, r.withdrawn != nullptr, r.other_panel,
+                        r.superseded, r.ns);
     };
     std::stable_sort(ranked.begin(), ranked.end(),
                      [&](const Ranked& a, const Ranked& b) { return order(a) < order(b); });
     return ranked;
+  }
+
+  bool needs_other_panel(const std::string& program) const {
+    if (constraints_.panel == 0) return false;
+    const Result<op::Program> parsed = op::parse_program(problem_, program);
+    return parsed.ok() && !op::panel_fits(problem_, *parsed, constraints_.panel).ok();
   }
 
   Ranked classify(const Decisions::Known& known, const MachineKind& kind) const {
@@ -166,6 +181,8 @@ class Resolution {
     if (codegen->version != winner.codegen_version)
       return fmt::format("measured with {} {}, this is {}", winner.codegen, winner.codegen_version, codegen->version);
     if (winner.threads > threads_) return fmt::format("measured with {} threads", winner.threads);
+    if (d.whole && d.whole->threads != threads_)
+      return fmt::format("measured in a whole of {} threads", d.whole->threads);
     return "";
   }
 
@@ -180,6 +197,7 @@ class Resolution {
       return std::nullopt;
     };
     if (candidate.problem == nullptr) return reject("its problem is not one of this build");
+    if (candidate.withdrawn != nullptr) return reject("taken back: " + candidate.withdrawn->why);
     if (candidate.distance > kMaxDistance)
       return reject(
           fmt::format("tuned for {}, too far from {}", op::sizes_text(*candidate.problem), op::sizes_text(problem_)));
@@ -233,6 +251,7 @@ class Resolution {
                 .codegen_version = d.decision.winner.codegen_version,
                 .ns = d.decision.ns,
                 .difference = {},
+                .why = d.whole ? d.whole->why : "",
                 .package = {}};
     auto add = [&](const std::string& what) {
       if (!what.empty()) from.difference += (from.difference.empty() ? "" : "; ") + what;

@@ -100,6 +100,7 @@ struct Origin {
   std::string engine, codegen, codegen_version;
   double ns = 0;           // as measured there
   std::string difference;  // what is not as it was measured ("" when exact): "m=128, asked for m=100; panel 32 -> 16"
+  std::string why;         // of a decision that was made in a whole (db::Whole)
   std::string package;     // its path; then there is no decision, machine or time
 };
 

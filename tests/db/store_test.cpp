@@ -173,6 +173,37 @@ TEST(DbStore, NewestDecisionFirst) {
 }
 
 // Case d2, d1: machines are told apart by key; a label is only remembered.
+// ---- decisions that were made in a whole ----
+
+TEST(DbStore, ADecisionOfAWholeSaysSo) {
+  const Folder folder;
+  const std::unique_ptr<Store> store = must_open(folder.file("w.db"));
+  const Whole whole{.why = "in the whole of \"m\" the default is faster by 5%", .threads = 2};
+  const Result<int64_t> alone = begin(*store);
+  ASSERT_TRUE(alone.ok() && store->add_decision(*alone, decision(problem(1), "p1", 100)).ok());
+  const Result<int64_t> inside =
+      store->begin_run({.key = "x86-64:avx2", .label = "{}"}, {.engine = "hone test", .codegens = "asmjit=1"},
+                       {.cache_mode = std::string(kInWhole), .settings = whole_settings(whole)});
+  ASSERT_TRUE(inside.ok() && store->add_decision(*inside, decision(problem(1), "p0", 101)).ok());
+  const auto read = store->decisions_for_problem(problem(1).text);
+  ASSERT_TRUE(read.ok());
+  ASSERT_EQ(read->size(), 2u);
+  ASSERT_TRUE((*read)[0].whole);
+  EXPECT_EQ((*read)[0].whole->why, whole.why);
+  EXPECT_EQ((*read)[0].whole->threads, 2);
+  EXPECT_FALSE((*read)[1].whole);
+}
+
+TEST(DbStore, SettingsOfAWholeMayBeAnything) {
+  for (const char* settings : {"", "{}", "[1]", "not json", R"({"why":7,"threads":"two"})", R"({"threads":-3})"}) {
+    const Whole whole = read_whole_settings(settings);
+    EXPECT_EQ(whole.why, "") << settings;
+    EXPECT_EQ(whole.threads, 0) << settings;
+  }
+  EXPECT_GT(read_whole_settings(R"({"threads":99999999999})").threads, 4096);
+  EXPECT_NO_THROW(EXPECT_NE(whole_settings({.why = "\xff", .threads = 1}), ""));
+}
+
 TEST(DbStore, MachinesKeepTheirLabels) {
   auto store = must_open("", OpenMode::kInMemory);
   for (const char* label : {"{\"l3\":1}", "{\"l3\":2}", "{\"l3\":1}"}) {

@@ -41,6 +41,7 @@ Table decisions_table(const std::vector<db::StoredDecision>& decisions, const st
                {"machine"},
                {"machine_key", For::kMachines},
                {"build", For::kMachines},
+               {"why", For::kMachines},
                {"decided"}},
               {}};
   for (const db::StoredDecision& s : decisions) {
@@ -48,7 +49,7 @@ Table decisions_table(const std::vector<db::StoredDecision>& decisions, const st
     table.add({s.id, d.problem.text, std::string(db::verdict_name(d.verdict)), d.winner.codegen,
                int64_t{d.winner.threads}, d.ns, d.ns / 1e3, gflops(d.problem.text, d.ns), d.speedup, d.winner.program,
                std::string(same_machine(s.machine, here) ? "this" : "other"), s.machine.key, s.build.engine,
-               utc(d.decided_at)});
+               s.whole ? Cell(s.whole->why) : Cell(), utc(d.decided_at)});
   }
   return table;
 }
@@ -125,6 +126,7 @@ int run_show(const DbArgs& args) {
                      {"speedup", d.speedup},
                      {"speedup_ci95", {d.speedup_lo, d.speedup_hi}},
                      {"noise_bound", d.noise_bound},
+                     {"why", s.whole ? Json(s.whole->why) : Json(nullptr)},
                      {"run", s.run_id},
                      {"candidates_measured", samples->size()},
                      {"samples", count},

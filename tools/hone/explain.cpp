@@ -29,7 +29,8 @@ Json from_json(const plan::Origin& from) {
           {"codegen", from.codegen},
           {"codegen_version", from.codegen_version},
           {"ns", from.ns},
-          {"difference", from.difference}};
+          {"difference", from.difference},
+          {"why", from.why.empty() ? Json(nullptr) : Json(from.why)}};
 }
 
 // What the plans are for, and on what they run.
@@ -85,6 +86,7 @@ void print_text(const Json& e) {
           from["ns"].get<double>() / 1e3, from["engine"].get<std::string>());
     const std::string difference = from["difference"].get<std::string>();
     if (!difference.empty()) print("            not as measured: {}\n", difference);
+    if (!from["why"].is_null()) print("            taken back: {}\n", from["why"].get<std::string>());
   }
   for (const Json& r : e["rejected"])
     print("  rejected  {}: {}\n", r["program"].get<std::string>(), r["why"].get<std::string>());

@@ -78,6 +78,13 @@ TEST_F(LearnSamples, MachinesAndCacheModesStayApartAndRunsOfOneBaselineMeet) {
   EXPECT_TRUE(read("nowhere").empty());
 }
 
+// Times of a step among others say nothing about a kernel alone, which is what the order of measuring is for.
+TEST_F(LearnSamples, RoundsOfAWholeAreLeftOut) {
+  const int64_t id = run("here", std::string(db::kInWhole), db::whole_settings({.why = "slower", .threads = 1}));
+  for (int64_t i = 0; i < 2; ++i) round(id, i, db::Phase::kConfirm, {{0, 100}, {1, 50}});
+  EXPECT_TRUE(read("here").empty());
+}
+
 TEST_F(LearnSamples, TheDefaultOfTheDecisionIsTheBaseline) {
   const int64_t id = run("here", "cold");
   round(id, 0, db::Phase::kSearch, {{0, 100}, {1, 50}});

@@ -126,6 +126,66 @@ TEST(PlanResolver, ALaterRunWithFewerThreadsDoesNotHideAFasterPlan) {
   EXPECT_EQ(matmul::to_string(alone.program), kAvx2Program);
 }
 
+// A decision that was made while a model ran, for the plan that the default is.
+db::StoredDecision taken_back(const matmul::MatmulProblem& p, const std::string& program, int64_t at, int threads) {
+  db::StoredDecision d = tuned(p, program, at);
+  d.decision.ns = 5000;  // of other rounds than those of a tune: no match for them
+  d.whole = db::Whole{.why = "in the whole of m.gguf (pp512) the default plan is faster", .threads = threads};
+  return d;
+}
+
+TEST(PlanResolver, WhatAWholeFoundWithdrawsOlderDecisions) {
+  db::StoredDecision one_thread = tuned(problem(128), kAvx2Program, 2);
+  one_thread.decision.winner.threads = 1;
+  const MatmulPlan plan =
+      plan_of(problem(128), avx512_target(),
+              {tuned(problem(128), kAvx2Program, 1), one_thread, taken_back(problem(128), kAvx512Program, 3, 2)});
+  EXPECT_EQ(plan.reason, Reason::kExact);
+  EXPECT_EQ(matmul::to_string(plan.program), kAvx512Program);
+  ASSERT_TRUE(plan.from);
+  EXPECT_EQ(plan.from->decision, 3);
+  EXPECT_THAT(plan.from->why, HasSubstr("m.gguf"));
+  EXPECT_EQ(plan.from->difference, "");
+}
+
+TEST(PlanResolver, ATuneAfterAWholeDecidesAnew) {
+  const MatmulPlan plan =
+      plan_of(problem(128), avx512_target(),
+              {tuned(problem(128), kAvx512Program, 1), taken_back(problem(128), kAvx512Program, 2, 2),
+               tuned(problem(128), kAvx2Program, 3)});
+  EXPECT_EQ(matmul::to_string(plan.program), kAvx2Program);
+  EXPECT_EQ(plan.from->why, "");
+}
+
+TEST(PlanResolver, AWholeOfOtherThreadsSaysNothing) {
+  const MatmulPlan plan =
+      plan_of(problem(128), avx512_target(),
+              {tuned(problem(128), kAvx2Program, 1), taken_back(problem(128), kAvx512Program, 2, 1)});
+  EXPECT_EQ(plan.reason, Reason::kExact);
+  EXPECT_EQ(matmul::to_string(plan.program), kAvx2Program);
+}
+
+TEST(PlanResolver, AWithdrawnDecisionIsRejectedWithTheReason) {
+  db::StoredDecision whole = taken_back(problem(128), kAvx512Program, 2, 2);
+  whole.decision.winner.program = "not a program";
+  const MatmulPlan plan = plan_of(problem(128), avx512_target(), {tuned(problem(128), kAvx2Program, 1), whole});
+  EXPECT_EQ(plan.reason, Reason::kDefault);
+  ASSERT_EQ(plan.rejected.size(), 2u);
+  EXPECT_THAT(plan.rejected[1].why, HasSubstr("taken back: in the whole of m.gguf"));
+}
+
+TEST(PlanResolver, OfDecisionsThatWereMeasuredOnThesePanelsTheFastestCounts) {
+  const std::string wide =
+      "vectorize(avx512,16) register_tile(12,32) tile(96,512,256) order(ji) pack_a(rows) "
+      "pack_b(none) panel(32) unroll_k(2) prefetch_b(0) parallel(mn)";
+  db::StoredDecision fast = tuned(problem(128), wide, 2);  // newer and faster, but of other panels
+  fast.decision.ns = 500;
+  const std::vector<db::StoredDecision> both = {tuned(problem(128), kAvx512Program, 1), fast};
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), both, {.panel = 16}).from->decision, 1);
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), both, {.panel = 32}).from->decision, 2);
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), both).from->decision, 2);
+}
+
 TEST(PlanResolver, NearestMOfTheFamilyIsANearShape) {
   const MatmulPlan plan = plan_of(problem(100), avx512_target(),
                                   {tuned(problem(32), kAvx512Program, 9), tuned(problem(128), kAvx512Program, 1),
