@@ -14,6 +14,7 @@ inline constexpr int64_t kMaxContext = int64_t{1} << 22;
 struct ModelAccess {
   static const model::DecoderConfig& config(const Model& model);
   static const executable::ExecutablePlan& plan(const Model& model);
+  static executable::Session& session(Sequence& sequence);
   static const model::Tokenizer* tokenizer(const Model& model);  // nullptr: there is none
 };
 

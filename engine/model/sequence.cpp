@@ -5,6 +5,7 @@
 #include <array>
 
 #include "engine/base/guarded.h"
+#include "engine/model/model.h"
 #include "engine/model/model_internal.h"
 
 namespace hone {
@@ -82,6 +83,8 @@ Status Sequence::truncate(int64_t position) {
     return {};
   });
 }
+
+executable::Session& ModelAccess::session(Sequence& sequence) { return sequence.impl_->session; }
 
 Result<Sequence> make_sequence(std::shared_ptr<const Model::Impl> model) {
   HONE_ASSIGN_OR_RETURN(executable::Session session, model->plan.session());

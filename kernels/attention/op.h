@@ -51,6 +51,7 @@ struct Op {
   static op::AdaptedOf<Program> adapt(const Problem&, const Problem&, const Program& program, int64_t) {
     return {program, ""};
   }
+  static int64_t panel(const Problem&, const Program&) { return 0; }
   static Status panel_fits(const Problem&, const Program&, int64_t) { return {}; }
   static Result<std::vector<ir::Kernel>> lower(const Problem& problem, const Program& program) {
     return attention::lower(problem, program);

@@ -57,6 +57,7 @@ struct Op {
     adapted.program = matmul::adapt(p, tuned.m, program, panel, &adapted.difference);
     return adapted;
   }
+  static int64_t panel(const Problem& p, const Program& program) { return p.b == BLayout::kPacked ? program.panel : 0; }
   static Status panel_fits(const Problem& p, const Program& program, int64_t panel) {
     if (p.b != BLayout::kPacked || panel == 0 || program.panel == panel) return {};
     return unsupported("B is packed in panels of " + std::to_string(panel) + ", this needs " +

@@ -190,6 +190,10 @@ Adapted adapt(const Problem& problem, const Problem& tuned, const Program& progr
       },
       Adapted{program, ""});
 }
+int64_t panel(const Problem& problem, const Program& program) {
+  return visit_pair(
+      problem, program, [](const auto& p, const auto& t) { return Of<decltype(p)>::panel(p, t); }, int64_t{0});
+}
 Status panel_fits(const Problem& problem, const Program& program, int64_t panel) {
   return visit_pair(
       problem, program, [&](const auto& p, const auto& t) { return Of<decltype(p)>::panel_fits(p, t, panel); },

@@ -87,6 +87,8 @@ Result<std::vector<ir::Kernel>> lower(const Problem& problem, const Program& pro
 // A program that was tuned for `tuned`, of the same family, and what had to be changed in it: tiles that held all rows
 // there hold all rows here, weights are read in panels of `panel` when that is more than 0. It need not be legal.
 Adapted adapt(const Problem& problem, const Problem& tuned, const Program& program, int64_t panel);
+// Width of the panels that the program reads packed weights in; 0: it reads none.
+int64_t panel(const Problem& problem, const Program& program);
 // unsupported when `panel` is more than 0 and the program reads weights in panels of another width.
 Status panel_fits(const Problem& problem, const Program& program, int64_t panel);
 // Legal for the problem (as far as a panel allows), of a class that target.numerics (checked) allows.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/engine/model/shared_files.h"
 #include "tests/tools/needs_code.h"
@@ -109,6 +110,8 @@ TEST_F(Model, TuneDecidesTheProblemsOfThePlansAndMeasuresTheWhole) {
   ASSERT_EQ(out.code, 0) << out.err;
   int problems = 0, decided = 0;
   std::vector<std::string> tests;
+  std::set<std::string> plans_kept, plans_taken_back;
+  size_t works_kept = 0, works_taken_back = 0;
   for (const std::string& line : lines_of(out.out)) {
     const Json row = Json::parse(line);
     if (row.contains("problem")) {
@@ -116,6 +119,15 @@ TEST_F(Model, TuneDecidesTheProblemsOfThePlansAndMeasuresTheWhole) {
       decided += row["decision"].is_string() ? 1 : 0;
       continue;
     }
+    if (row.contains("plan")) {
+      const bool kept = row["whole"] == "kept";
+      EXPECT_EQ(row["why"].is_null(), kept) << line;
+      if (!kept) EXPECT_LT(row["speedup_ci95"][1].get<double>(), 1) << line;
+      (kept ? plans_kept : plans_taken_back).insert(row["plan"].get<std::string>() + row["test"].get<std::string>());
+      continue;
+    }
+    works_kept += row["kept"].get<size_t>();
+    works_taken_back += row["taken_back"].get<size_t>();
     tests.push_back(row["test"]);
     EXPECT_GT(row["default_ns"].get<double>(), 0);
     EXPECT_GT(row["expected_speedup"].get<double>(), 0);
@@ -127,6 +139,8 @@ TEST_F(Model, TuneDecidesTheProblemsOfThePlansAndMeasuresTheWhole) {
   // Joined projections, output, gate and up, down and the vocabulary; at 16 rows and at one; attention.
   EXPECT_GE(problems, 8);
   EXPECT_GT(decided, 0);
+  EXPECT_EQ(works_kept, plans_kept.size());
+  EXPECT_EQ(works_taken_back, plans_taken_back.size());
 
   // Another process plans with what was decided.
   const Outcome after =

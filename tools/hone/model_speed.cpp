@@ -46,36 +46,57 @@ ModelDemand demand_of(const model::DecoderConfig& c, int64_t bytes_per_weight, c
 
 Result<ModelSpeed> ModelSpeed::create(const std::string& path, const std::vector<ModelVariant>& variants,
                                       const ModelSpeedOptions& options) {
-  std::vector<Variant> made;
-  for (const ModelVariant& v : variants) {
-    HONE_ASSIGN_OR_RETURN(
-        const Engine engine,
-        Engine::create({.database = options.database, .use_database = v.tuned, .threads = v.threads}));
-    Result<Model> model = Model::load(engine, path, {.context = options.context, .max_batch = options.max_batch});
-    if (!model.ok()) return model_status(model.status());
-    HONE_ASSIGN_OR_RETURN(Sequence sequence, model->sequence());
-    made.push_back({*std::move(model), std::move(sequence)});
+  ModelSpeed speed(path, options);
+  for (const ModelVariant& how : variants) {
+    HONE_ASSIGN_OR_RETURN(Variant variant, speed.load(how));
+    speed.variants_.push_back(std::move(variant));
   }
-  return ModelSpeed(std::move(made));
+  return speed;
 }
 
-Result<int64_t> ModelSpeed::run(size_t variant, const ModelWork& work) {
+Result<ModelSpeed::Variant> ModelSpeed::load(const ModelVariant& how) const {
+  HONE_ASSIGN_OR_RETURN(
+      const Engine engine,
+      Engine::create({.database = options_.database, .use_database = how.tuned, .threads = how.threads}));
+  Result<Model> model = Model::load(engine, path_, {.context = options_.context, .max_batch = options_.max_batch});
+  if (!model.ok()) return model_status(model.status());
+  HONE_ASSIGN_OR_RETURN(Sequence sequence, model->sequence());
+  return Variant{how, *std::move(model), std::move(sequence)};
+}
+
+// The old one goes first, as its weights may be all that fits into memory beside the others'.
+Status ModelSpeed::reload(size_t variant) {
+  const auto at = variants_.begin() + static_cast<std::ptrdiff_t>(variant);
+  const ModelVariant how = at->how;
+  variants_.erase(at);
+  HONE_ASSIGN_OR_RETURN(Variant again, load(how));
+  variants_.insert(variants_.begin() + static_cast<std::ptrdiff_t>(variant), std::move(again));
+  return {};
+}
+
+Result<int64_t> ModelSpeed::run(size_t variant, const ModelWork& work, const OnCall& on_call) {
   Variant& v = variants_[variant];
   Random random(1);
   std::vector<int32_t> tokens(static_cast<size_t>(work.depth + work.tokens()));
   for (int32_t& t : tokens) t = static_cast<int32_t>(random.below(v.model.info().vocabulary));
-  const std::span<const int32_t> all(tokens);
-  HONE_RETURN_IF_ERROR(v.sequence.truncate(0));
-  if (work.depth > 0) HONE_RETURN_IF_ERROR(v.sequence.prefill(all.first(static_cast<size_t>(work.depth))).status());
+  const auto append = [&](int64_t position, int64_t count) {
+    return v.sequence.prefill(std::span(tokens).subspan(static_cast<size_t>(position), static_cast<size_t>(count)));
+  };
+  HONE_RETURN_IF_ERROR(v.sequence.truncate(std::min(work.depth, v.sequence.position())));
+  if (const int64_t before = v.sequence.position(); before < work.depth)
+    HONE_RETURN_IF_ERROR(append(before, work.depth - before).status());
+  executable::Session& session = ModelAccess::session(v.sequence);
+  session.measure_steps(static_cast<bool>(on_call));
+  const std::vector<ModelCall> calls = calls_of(work, v.model.info().max_batch);
   autotune::SteadyClock clock;
-  const int64_t begin = clock.now_ns();
-  size_t at = static_cast<size_t>(work.depth);
-  if (work.prompt > 0) {
-    HONE_RETURN_IF_ERROR(v.sequence.prefill(all.subspan(at, static_cast<size_t>(work.prompt))).status());
-    at += static_cast<size_t>(work.prompt);
+  int64_t total = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const int64_t begin = clock.now_ns();
+    HONE_RETURN_IF_ERROR(append(calls[i].position, calls[i].tokens).status());
+    total += clock.now_ns() - begin;
+    if (on_call) on_call(i, session.step_ns());
   }
-  for (; at < tokens.size(); ++at) HONE_RETURN_IF_ERROR(v.sequence.decode(tokens[at]).status());
-  return clock.now_ns() - begin;
+  return total;
 }
 
 bool fits_in_cache(int64_t weight_bytes, const Machine& machine) {

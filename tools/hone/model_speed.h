@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,18 +55,29 @@ class ModelSpeed {
   static Result<ModelSpeed> create(const std::string& path, const std::vector<ModelVariant>& variants,
                                    const ModelSpeedOptions& options);
 
-  // Nanoseconds of the calls of `work`, one after the other. Tokens are drawn from the vocabulary by a fixed seed.
-  Result<int64_t> run(size_t variant, const ModelWork& work);
+  // Told after each call of a work (calls_of) what its steps took.
+  using OnCall = std::function<void(size_t call, std::span<const int64_t> step_ns)>;
+
+  // Nanoseconds of the calls of `work`, one after the other. Tokens are drawn from the vocabulary by a fixed seed; what
+  // an earlier work has left of those before `depth` is not computed again. Steps are timed where `on_call` is given.
+  Result<int64_t> run(size_t variant, const ModelWork& work, const OnCall& on_call = {});
+  // Loads the variant again, as the database has become.
+  Status reload(size_t variant);
 
   const Model& model(size_t variant) const { return variants_[variant].model; }
   size_t size() const { return variants_.size(); }
 
  private:
   struct Variant {
+    ModelVariant how;
     Model model;
     Sequence sequence;
   };
-  explicit ModelSpeed(std::vector<Variant> variants) : variants_(std::move(variants)) {}
+  ModelSpeed(std::string path, ModelSpeedOptions options) : path_(std::move(path)), options_(std::move(options)) {}
+  Result<Variant> load(const ModelVariant& how) const;
+
+  std::string path_;
+  ModelSpeedOptions options_;
   std::vector<Variant> variants_;
 };
 

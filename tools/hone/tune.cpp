@@ -55,6 +55,7 @@ double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& sched
 
 struct Setup {
   std::vector<op::Shape> shapes;
+  std::vector<int64_t> panels;     // of packed weights, problem by problem; empty: free
   std::vector<double> shares;      // of the budget, problem by problem; empty: equal ones
   std::optional<ModelTune> model;  // whose problems these are
   autotune::TuneOptions options;
@@ -81,6 +82,7 @@ Status take_problems_of_model(const TuneArgs& args, Setup& s) {
   if (!model.ok()) return model.status();
   s.model = *std::move(model);
   s.shapes = s.model->shapes();
+  s.panels = s.model->panels();
   if (args.cache.empty() && fits_in_cache(s.model->weight_bytes(), s.machine))
     s.options.cache = autotune::CacheMode::kWarm;
   note(fmt::format("{}: {} problems", args.model.file, s.shapes.size()));
@@ -230,13 +232,14 @@ class TuneCommand {
         tune(i, session);
       }
     }
+    if (!s_.json) write_results(render(report_table(rows_), s_.format));
+    print_regret();
+    if (s_.model && !interrupted() && failure_.ok())
+      failure_ = s_.model->report(rows_, s_.format, *s_.store, s_.machine);
     // What could not be measured now is no better measured by taking it up again.
     if (Status s = session.end(!interrupted());
         !s.ok() && failure_.ok() && s_.store->mode() == db::OpenMode::kReadWrite)
       failure_ = s;
-    if (!s_.json) write_results(render(report_table(rows_), s_.format));
-    print_regret();
-    if (s_.model && !interrupted() && failure_.ok()) failure_ = s_.model->report(rows_, s_.format);
     return summary();
   }
 
@@ -256,6 +259,7 @@ class TuneCommand {
     // What earlier problems left over or overdrew is shared by the rest.
     const double left = std::max(s_.budget - spent(), 0.0);
     s_.options.budget_seconds = std::max(left * share(i), 0.05);
+    s_.options.panel = s_.panels.empty() ? 0 : s_.panels[i];
     session.resume(i, &s_.options);
     progress_.begin(i, left - s_.options.budget_seconds);
     Result<TuneReport> report = tune_one(problem, s_.options);

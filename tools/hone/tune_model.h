@@ -7,7 +7,7 @@
 
 #include "kernels/op/shape_file.h"
 #include "tools/hone/cli.h"
-#include "tools/hone/model_speed.h"
+#include "tools/hone/model_trial.h"
 #include "tools/hone/tune_report.h"
 
 namespace hone::cli {
@@ -32,24 +32,27 @@ class ModelTune {
   // Packed weights: what a token reads.
   int64_t weight_bytes() const { return weight_bytes_; }
 
-  // Measures both works with the default plans and with what is stored now, in turns, and prints what was expected of
-  // the rows and what came of it: on stdout where the format has a place for it, else on stderr.
-  Status report(const std::vector<TuneRow>& rows, Format format) const;
+  // Width of the panels that each of these problems finds its packed weights in; 0: it has none. One layout serves all
+  // calls of a weight, so they are tuned on the one that the model has by default: a plan for another would be adapted,
+  // and drag those of other calls along.
+  std::vector<int64_t> panels() const;
+
+  // Measures both works with the default plans and with what is stored now, in turns, takes back what costs, and prints
+  // what was taken back, what was expected of the kept rows and what came of it: on stdout where the format has a place
+  // for it, else on stderr.
+  Status report(const std::vector<TuneRow>& rows, Format format, db::Store& store, const Machine& machine) const;
 
  private:
   struct Use {
     op::Problem problem;
+    int64_t panel = 0;
     std::vector<double> calls;  // by work
   };
-  ModelTune(std::string file, std::string database, int threads, ModelSpeedOptions options)
-      : file_(std::move(file)), database_(std::move(database)), threads_(threads), options_(std::move(options)) {}
+  explicit ModelTune(TrialOptions options) : options_(std::move(options)) {}
   Status count_calls(const Model& model);
-  double expected_saving_ns(const std::vector<TuneRow>& rows, size_t work) const;
+  double expected_saving_ns(const std::vector<TuneRow>& rows, const TrialReport& trial, size_t work) const;
 
-  std::string file_, database_;
-  int threads_;
-  ModelSpeedOptions options_;
-  std::vector<ModelWork> works_;
+  TrialOptions options_;
   std::map<std::string, Use> uses_;  // by the problem's text
   int64_t weight_bytes_ = 0;
 };

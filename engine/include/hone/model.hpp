@@ -90,6 +90,8 @@ class HONE_API TextStream {
   std::unique_ptr<Impl> impl_;
 };
 
+struct ModelAccess;
+
 // The tokens of one text so far, with their keys and values. Not for several threads at once.
 class HONE_API Sequence {
  public:
@@ -114,10 +116,9 @@ class HONE_API Sequence {
   ~Sequence();
 
  private:
+  friend struct ModelAccess;
   std::unique_ptr<Impl> impl_;
 };
-
-struct ModelAccess;
 
 // Immutable; copies share everything; thread safe. Keeps the file mapped: it must not shrink meanwhile.
 class HONE_API Model {

@@ -1,0 +1,48 @@
+// Whether a model may keep the plans that its problems were tuned to. A tuner measures each problem alone; this runs
+// the whole with default plans and with what the database gives, in turns, and takes back what costs there
+// (autotune/whole.h): a decision for the default plan, which withdraws older ones, with the times that it rests on.
+// Where no plan is left to blame, what was measured of regions goes too.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autotune/whole.h"
+#include "db/store.h"
+#include "engine/base/machine.h"
+#include "tools/hone/model_speed.h"
+
+namespace hone::cli {
+
+struct TrialOptions {
+  std::string file;
+  int threads = 1;
+  ModelSpeedOptions speed;
+  std::vector<ModelWork> works;
+};
+
+// What a tuned plan is worth while the whole runs: all calls of its problem in one work.
+struct PlanInWhole {
+  std::string problem;
+  size_t work = 0;
+  std::string program;
+  double default_ns = 0, ns = 0;
+  autotune::Interval speedup;  // that decided, of a plan that was taken back (autotune::TakenBack)
+  std::string why;             // it was taken back, as stored; "": kept
+};
+
+struct TrialReport {
+  std::vector<autotune::PairedTimes> works;  // after the last change; without rounds when interrupted before
+  std::vector<PlanInWhole> kept;             // other plans than the default's that run in the last race, by work
+  std::vector<PlanInWhole> taken_back;
+};
+
+// Stores each retraction as soon as it is decided. It takes at most kMostPasses races of the whole; when the first of
+// them took kPatientSeconds together, the next takes back all that may be to blame, and one more shows the result.
+inline constexpr int kMostPasses = 6;
+inline constexpr double kPatientSeconds = 120;
+
+// Errors: of loading and running the model. What the store refuses is noted, and nothing more is taken back.
+Result<TrialReport> try_whole(const TrialOptions& options, db::Store& store, const Machine& machine);
+
+}  // namespace hone::cli
