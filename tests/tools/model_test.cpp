@@ -105,7 +105,7 @@ TEST_F(Model, BenchForPeople) {
 }
 
 TEST_F(Model, TuneDecidesTheProblemsOfThePlansAndMeasuresTheWhole) {
-  const Outcome out = hone({"tune", "--model", file_, "-p", "16", "-n", "4", "--threads", "1", "--budget", "6s",
+  const Outcome out = hone({"tune", "--model", file_, "-p", "16", "-n", "4", "--threads", "1", "--budget", "5s",
                             "--codegen", "asmjit,llvm", "--seed", "3", "--json"});
   ASSERT_EQ(out.code, 0) << out.err;
   int problems = 0, decided = 0;

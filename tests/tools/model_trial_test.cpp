@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "autotune/recorder.h"
@@ -146,6 +148,34 @@ TEST_F(ModelTrial, APlanThatCostsIsTakenBackAndALaterTuneDecidesAnew) {
 
   store_decision(step, slow);  // alone again, and newer
   EXPECT_EQ(explain(step.kernel)["plan"]["program"], slow);
+}
+
+// The problems are decided by then: the same command goes on with the whole, and measures none of them again.
+TEST_F(ModelTrial, AnInterruptLosesTheRaceUnderWayAndNothingElse) {
+  const std::vector<std::string> command = {"tune", "--model", model_,      "-p", "64",       "-n",   "8",
+                                            "-b",   "64",      "--threads", "1",  "--budget", "1.5s", "--json"};
+  const Outcome cut = hone(command, {.signal = SIGINT, .signal_at = "the whole model"});
+  if (cut.code == 0) GTEST_SKIP() << "it was through before the signal came";
+  ASSERT_EQ(cut.code, 130) << cut.err;
+  const Outcome rest = hone(command);
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.err, HasSubstr("taking up the tune of"));
+  std::map<std::string, nlohmann::json> decided;
+  for (const std::string& line : lines_of(cut.out))
+    if (const nlohmann::json row = nlohmann::json::parse(line); row.contains("problem") && row["decision"].is_string())
+      decided[row["problem"]] = row["run"];
+  EXPECT_FALSE(decided.empty());
+  int resumed = 0, works = 0;
+  for (const std::string& line : lines_of(rest.out)) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    works += row.contains("model") ? 1 : 0;
+    if (!row.contains("problem") || !decided.contains(row["problem"])) continue;
+    EXPECT_TRUE(row["resumed"].get<bool>()) << line;
+    EXPECT_EQ(row["run"], decided[row["problem"]]) << line;
+    ++resumed;
+  }
+  EXPECT_EQ(static_cast<size_t>(resumed), decided.size());
+  EXPECT_EQ(works, 2);
 }
 
 TEST_F(ModelTrial, WithoutTunedPlansThereIsNothingToTakeBack) {
