@@ -41,6 +41,7 @@ std::string settings_json(const TuneOptions& options, const Target& target, size
                       {"order", order},
                       {"schedule", runtime::schedule_kind_name(options.schedule)}};
   j["peak"] = {{"f32_gflops_1t", peak.f32_gflops_1t},
+               {"bf16_gflops_1t", peak.bf16_gflops_1t},
                {"read_gbs_1t", peak.read_gbs_1t},
                {"read_gbs_all", peak.read_gbs_all},
                {"l2_gbs_1t", peak.l2_gbs_1t}};
@@ -149,6 +150,7 @@ class Tuning {
     const std::optional<Candidate> candidate = candidate_of(winner, problem_);
     if (!candidate || !context_.machine.supports(op::isa(candidate->program))) return false;
     if (!op::panel_fits(problem_, candidate->program, options_.panel).ok()) return false;
+    if (!op::missing(candidate->program, target_.features).empty()) return false;
     // Only what this run may choose: a decision is made among the thread counts, code generators and numerics classes
     // that were asked for.
     if (!op::numerics_allowed(problem_, options_.numerics, op::numerics(candidate->program))) return false;
@@ -332,6 +334,7 @@ Result<Target> tune_target(const Machine& machine, const TuneOptions& options) {
   target.panel = options.panel;
   target.min_work = options.min_work;
   target.numerics = options.numerics;
+  target.features = machine.features;
   for (Isa isa : all_isas())
     if (machine.supports(isa)) target.isas.push_back(isa);
   if (target.isas.empty()) return machine.best_isa().status();

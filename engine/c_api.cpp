@@ -2,6 +2,7 @@
 #include "hone/hone.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string>
 
@@ -78,6 +79,8 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
   const int type = hone::c_api::number_of(c.weight_type);
   if (type < HONE_WEIGHT_F32 || type > HONE_WEIGHT_F16)
     return hone::invalid_argument("weight_type is not a hone_weight_type");
+  const size_t numerics = strnlen(c.numerics, HONE_MAX_NUMERICS);
+  if (numerics == HONE_MAX_NUMERICS) return hone::invalid_argument("numerics does not end within HONE_MAX_NUMERICS");
   hone::MatmulSpec spec{.n = c.n,
                         .k = c.k,
                         .b = b == HONE_LAYOUT_NN ? hone::Layout::kNn : hone::Layout::kNt,
@@ -93,7 +96,8 @@ hone::Result<hone::MatmulSpec> spec_from_c(const hone_matmul_spec& c) {
                         .beta = c.beta,
                         .epilogue = {},
                         .expected_m = {c.expected_m, c.expected_m + c.expected_m_length},
-                        .max_m = c.max_m};
+                        .max_m = c.max_m,
+                        .numerics = {c.numerics, numerics}};
   for (size_t i = 0; i < c.epilogue_length; ++i) {
     const int step = hone::c_api::number_of(c.epilogue[i]);
     if (step < HONE_EPILOGUE_BIAS || step > HONE_EPILOGUE_ROW_SCALE)

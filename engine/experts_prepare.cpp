@@ -163,7 +163,7 @@ Status Experts::Impl::pack_bank(ExpertBank& bank, const WeightItem& item_of) {
   all.batch = spec_.experts;
   HONE_RETURN_IF_ERROR(bank.plans.pack_b(expected));
   const MatmulPlans::Panels panels = bank.plans.panels();
-  HONE_ASSIGN_OR_RETURN(bank.weights, pack_weights(*state_, all, item_of, panels.width, panels.isa));
+  HONE_ASSIGN_OR_RETURN(bank.weights, pack_weights(*state_, all, item_of, panels.layout, panels.isa));
   return bank.plans.warm_up(expected, spec_.max_tokens * spec_.top_k);
 }
 

@@ -49,6 +49,10 @@ Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const 
         fmt::format("weight_type is {}, but B comes with each call, which is for f32: give prepare() "
                     "the weights",
                     dtype_name(problem.dtype)));
+  if (spec.numerics == "bf16" && problem.dtype != DType::kBf16)
+    return invalid_argument(
+        fmt::format("numerics 'bf16' is for weights of bf16, not of {}; 'any' takes it where there are",
+                    dtype_name(problem.dtype)));
   std::shared_ptr<Impl> impl(new Impl(std::move(state)));
   HONE_RETURN_IF_ERROR(impl->prepare(std::move(problem), spec, weights));
   return Matmul(std::move(impl));
@@ -60,18 +64,19 @@ Status Matmul::Impl::prepare(matmul::MatmulProblem problem, const MatmulSpec& sp
   problem.m = 0;
   SharedPlans::Key key{.problem = problem,
                        .constant = weights != nullptr,
+                       .numerics = spec.numerics,
                        .expected_m = spec.expected_m,
                        .max_m = spec.max_m,
                        .packages = state_->packages()};
   if (!state_->on_plan) plans_ = state_->matmul_plans.find(key);
   const bool fresh = plans_ == nullptr;
   if (fresh) {
-    plans_ = std::make_shared<MatmulPlans>(*state_, problem);
+    plans_ = std::make_shared<MatmulPlans>(*state_, problem, spec.numerics);
     if (weights != nullptr) HONE_RETURN_IF_ERROR(plans_->pack_b(spec.expected_m));
   }
   if (weights != nullptr) {
     HONE_ASSIGN_OR_RETURN(weights_,
-                          pack_weights(*state_, problem, *weights, plans_->panels().width, plans_->panels().isa));
+                          pack_weights(*state_, problem, *weights, plans_->panels().layout, plans_->panels().isa));
   }
   if (!fresh) return {};
   HONE_RETURN_IF_ERROR(plans_->warm_up(spec.expected_m, spec.max_m));

@@ -15,9 +15,12 @@ namespace hone {
 
 class MatmulPlans {
  public:
-  // `state` outlives this. m of the problem does not count.
-  MatmulPlans(Engine::State& state, matmul::MatmulProblem problem) : state_(state), problem_(std::move(problem)) {
+  // `state` outlives this. m of the problem does not count. `numerics`: classes that plans may have, as
+  // op::check_numerics takes it (checked).
+  MatmulPlans(Engine::State& state, matmul::MatmulProblem problem, std::string numerics = {})
+      : state_(state), problem_(std::move(problem)) {
     problem_.m = 0;
+    constraints_.numerics = std::move(numerics);
   }
 
   const matmul::MatmulProblem& problem() const { return problem_; }
@@ -27,11 +30,14 @@ class MatmulPlans {
 
   // How constant weights are to be packed.
   struct Panels {
-    int64_t width = 0;
+    matmul::PackedB layout;
     Isa isa{};  // that packs
   };
-  // Turns the problem into b=packed. The plan for the first expected m chooses the width of the panels; plans for other
-  // m are resolved under that constraint. Before any other call that makes plans.
+  // Turns the problem into b=packed. The plan for the first expected m chooses the panels and with them the numerics
+  // class: plans for other m are resolved under that constraint, so that the bits of a row never depend on how many
+  // others are in its call. Of the classes that are allowed `bf16` comes first where this CPU has it, whatever was
+  // found to be fastest for that m: it is the class that gives prompts twice the speed. Before any other call that
+  // makes plans.
   Status pack_b(std::span<const int64_t> expected_m);
   const Panels& panels() const { return panels_; }  // after pack_b
   // Makes the plans of expected_m, and those of all m up to max_m.

@@ -76,7 +76,7 @@ Status ReadyPlan::run_on(const MatmulProblem& call, const MatmulOperands& operan
     run_fallback(call, {&whole, 1}, packed, tag, on);
     return {};
   }
-  matmul::Arguments args = matmul::bind(call, operands, packed.batch_stride);
+  matmul::Arguments args = matmul::bind(call, operands, packed);
   jit::Launch launch(*executable, args.buffers.data(), args.params.data(), workspaces);
   run_tasks(on, tag, launch.tasks(), {jit::Launch::run_range, &launch});
   return launch.out_of_memory() ? no_memory(matmul::to_string(call)) : Status();
@@ -93,7 +93,7 @@ Status ReadyPlan::run_parts(const MatmulProblem& of, std::span<const MatmulPart>
   frame.arguments.resize(std::max(frame.arguments.size(), parts.size()));
   frame.items.clear();
   for (size_t i = 0; i < parts.size(); ++i) {
-    matmul::Arguments& args = frame.arguments[i] = matmul::bind(of, parts[i].operands, packed.batch_stride);
+    matmul::Arguments& args = frame.arguments[i] = matmul::bind(of, parts[i].operands, packed);
     args.params[0] = parts[i].m;
     frame.items.emplace_back(*executable, args.buffers.data(), args.params.data());
   }
@@ -114,6 +114,10 @@ Result<std::unique_ptr<ReadyPlan>> make_ready(Engine::State& state, const Matmul
   } else {
     HONE_ASSIGN_OR_RETURN(PlanCode code, compile_plan<matmul::Op>(state, problem, constraints, ready->plan));
     if (!code.empty()) ready->executable = std::move(code.front());
+    if (ready->executable == nullptr) {
+      ready->plan.numerics = constraints.precompiled_class(problem);
+      if (ready->plan.numerics.empty()) return plan::needs_code(problem, constraints.numerics, ready->plan.rejected);
+    }
   }
   ready->workspaces = &state.workspaces;
   HONE_ASSIGN_OR_RETURN(ready->schedule, state.schedules.get(ready->plan.threads));

@@ -1,5 +1,6 @@
 // From a plan to something that runs: lowered, compiled, with its threads. When code cannot be generated the next code
-// generator is tried, then the default program, then the precompiled kernel; `plan.rejected` says what did not work.
+// generator is tried, then the default program, then the precompiled kernel, if the caller allows its numerics class;
+// `plan.rejected` says what did not work.
 #pragma once
 
 #include <memory>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "kernels/matmul/problem.h"
@@ -22,6 +23,7 @@ class SharedPlans {
   struct Key {
     matmul::MatmulProblem problem;
     bool constant = false;  // its weights are to be packed
+    std::string numerics;   // classes that its plans may have
     std::vector<int64_t> expected_m;
     int64_t max_m = 0;
     std::shared_ptr<const plan::Packages> packages;

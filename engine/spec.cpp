@@ -8,6 +8,7 @@
 
 #include "engine/base/status.h"
 #include "engine/state_internal.h"
+#include "kernels/matmul/op.h"
 
 namespace hone {
 namespace {
@@ -96,6 +97,7 @@ Result<matmul::MatmulProblem> problem_of(const MatmulSpec& spec) {
     p.epilogue.push_back(op);
   }
   HONE_RETURN_IF_ERROR(matmul::validate(p));
+  HONE_RETURN_IF_ERROR(matmul::Op::check_numerics(spec.numerics));
   return p;
 }
 

@@ -22,11 +22,11 @@ struct PlainPack {
   const MatmulProblem& source;
   const void* src;
   void* dst;
-  int64_t width;
+  const matmul::PackedB& layout;
 
   static void run(void* context, int64_t begin, int64_t end) {
     const auto& c = *static_cast<const PlainPack*>(context);
-    matmul::fallback_pack_b(c.source, c.src, c.dst, c.width, begin, end);
+    matmul::fallback_pack_b(c.source, c.src, c.dst, c.layout, begin, end);
   }
 };
 
@@ -58,9 +58,9 @@ struct PanelSizes {
 };
 
 // Every item starts on a cache line, as packing stores whole vectors.
-Result<PanelSizes> panel_sizes(const MatmulProblem& source, int64_t width) {
+Result<PanelSizes> panel_sizes(const MatmulProblem& source, const matmul::PackedB& panels) {
   constexpr int64_t kLine = 64;
-  PanelSizes sizes{.layout = {.width = width}};
+  PanelSizes sizes{.layout = {.width = panels.width, .kr = panels.kr}};
   const bool shared = source.sb == 0 || source.batch == 1;
   sizes.items = shared ? 1 : source.batch;
   sizes.item_bytes = round_up(sizes.layout.elements(source.n, source.k) * source.bytes_b(), kLine);
@@ -71,20 +71,21 @@ Result<PanelSizes> panel_sizes(const MatmulProblem& source, int64_t width) {
 }
 
 // What packing made of which part of the content. A number for the layout of panels: whoever changes it raises it.
-std::string stored_key(const std::string& content, const MatmulProblem& s, int64_t width) {
-  return fmt::format("{}/panels 1 {} n={},k={},b={},ldb={},batch={},sb={},width={}", content, dtype_name(s.dtype), s.n,
-                     s.k, matmul::layout_name(s.b), s.row_stride_b(), s.batch, s.batch == 1 ? 0 : s.batch_stride_b(),
-                     width);
+std::string stored_key(const std::string& content, const MatmulProblem& s, const matmul::PackedB& panels) {
+  return fmt::format("{}/panels 1 {} n={},k={},b={},ldb={},batch={},sb={},width={}{}", content, dtype_name(s.dtype),
+                     s.n, s.k, matmul::layout_name(s.b), s.row_stride_b(), s.batch,
+                     s.batch == 1 ? 0 : s.batch_stride_b(), panels.width,
+                     panels.kr == 1 ? "" : fmt::format(",kr={}", panels.kr));
 }
 
 }  // namespace
 
 Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& source, const WeightSource& weights,
-                                   int64_t width, Isa isa) {
-  if (!read(source)) return PackedWeights{.bytes = {}, .owner = nullptr, .layout = {.width = width}};
-  HONE_ASSIGN_OR_RETURN(const PanelSizes sizes, panel_sizes(source, width));
+                                   const matmul::PackedB& panels, Isa isa) {
+  if (!read(source)) return PackedWeights{.bytes = {}, .owner = nullptr, .layout = panels};
+  HONE_ASSIGN_OR_RETURN(const PanelSizes sizes, panel_sizes(source, panels));
   const bool stored = weights.store != nullptr && !weights.content_key.empty();
-  const std::string key = stored ? stored_key(weights.content_key, source, width) : "";
+  const std::string key = stored ? stored_key(weights.content_key, source, panels) : "";
   if (stored) {
     std::optional<WeightStore::Found> found = weights.store->find(key, sizes.bytes());
     if (found && std::ssize(found->bytes) == sizes.bytes())
@@ -97,26 +98,26 @@ Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& so
       PackedWeights packed,
       pack_weights(
           state, source, [&](int64_t item) { return static_cast<const std::byte*>(elements) + item * item_bytes; },
-          width, isa));
+          panels, isa));
   if (stored) weights.store->put(key, packed.bytes);
   return packed;
 }
 
 Result<PackedWeights> pack_weights(Engine::State& state, const MatmulProblem& source, const WeightItem& item_of,
-                                   int64_t width, Isa isa) {
-  if (!read(source)) return PackedWeights{.bytes = {}, .owner = nullptr, .layout = {.width = width}};
-  HONE_ASSIGN_OR_RETURN(const PanelSizes sizes, panel_sizes(source, width));
+                                   const matmul::PackedB& panels, Isa isa) {
+  if (!read(source)) return PackedWeights{.bytes = {}, .owner = nullptr, .layout = panels};
+  HONE_ASSIGN_OR_RETURN(const PanelSizes sizes, panel_sizes(source, panels));
   HONE_ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(sizes.bytes()));
   MatmulProblem item = source;
   item.batch = 1;
   item.sa = item.sb = item.sc = -1;
-  HONE_ASSIGN_OR_RETURN(const plan::KernelCache::Handle kernel, packing_kernel(state, item, width, isa));
+  HONE_ASSIGN_OR_RETURN(const plan::KernelCache::Handle kernel, packing_kernel(state, item, panels.width, isa));
   const std::string node = matmul::to_string(source);
   for (int64_t i = 0; i < sizes.items; ++i) {
     const void* src = item_of(i);
     void* dst = memory.data() + i * sizes.item_bytes;
     if (kernel == nullptr) {
-      PlainPack body{item, src, dst, width};
+      PlainPack body{item, src, dst, panels};
       HONE_RETURN_IF_ERROR(run_on_all_threads(state, node, sizes.layout.panels(item.n), {PlainPack::run, &body}));
       continue;
     }

@@ -20,14 +20,14 @@ struct PackedWeights {
   matmul::PackedB layout;
 };
 
-// `source` has b = nn or nt; `width` is the width of a panel. Panels that the store of `weights` has are used where
-// they lie, and `weights` is not looked at; else they are packed, and put there. Errors: invalid_argument (null
-// weights), resource_exhausted.
+// `source` has b = nn or nt; `panels` says how they are to lie (its batch_stride does not count). Panels that the store
+// of `weights` has are used where they lie, and `weights` is not looked at; else they are packed, and put there.
+// Errors: invalid_argument (null weights), resource_exhausted.
 Result<PackedWeights> pack_weights(Engine::State& state, const matmul::MatmulProblem& source,
-                                   const WeightSource& weights, int64_t width, Isa isa);
+                                   const WeightSource& weights, const matmul::PackedB& panels, Isa isa);
 // The same where batch items are made when their turn comes: item(i) says where the rows of item i are until the next.
 using WeightItem = std::function<const void*(int64_t item)>;
 Result<PackedWeights> pack_weights(Engine::State& state, const matmul::MatmulProblem& source, const WeightItem& item_of,
-                                   int64_t width, Isa isa);
+                                   const matmul::PackedB& panels, Isa isa);
 
 }  // namespace hone

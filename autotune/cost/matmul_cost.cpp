@@ -46,6 +46,8 @@ constexpr double kSumsFromFar = 3;
 // one port per 256 elements and comes to about 2.5.
 constexpr double kCopyPerCycle = 4;
 constexpr double kTransposePerCycle = 2.5;
+// Rounded to pairs, 32 elements take two loads, a conversion and a store.
+constexpr double kRoundPerCycle = 8;
 // Waking the workers and joining them. A pool that spins takes 1-2 us, one that sleeps 5-50.
 constexpr double kRegionNs = 4000;
 // Rows a multiple of 4 KiB apart share one set of L1: with more rows than ways, reading them in step misses where
@@ -79,6 +81,7 @@ double ceil_div(double a, double b) { return std::ceil(a / std::max(b, 1.0)); }
 struct Sizes {
   double m, n, k, batch;
   double mr, nv, lanes, mc, nc, kc;
+  double kr;  // elements of k that one fma, or dot product, takes
 };
 
 Sizes sizes_of(const MatmulProblem& p, const TransformProgram& t) {
@@ -91,7 +94,8 @@ Sizes sizes_of(const MatmulProblem& p, const TransformProgram& t) {
           .lanes = static_cast<double>(t.lanes),
           .mc = static_cast<double>(t.mc),
           .nc = static_cast<double>(t.nc),
-          .kc = static_cast<double>(t.kc)};
+          .kc = static_cast<double>(t.kc),
+          .kr = static_cast<double>(matmul::kr_of(t.dot))};
 }
 
 struct TileWork {
@@ -107,7 +111,7 @@ TileWork tile_work(const Sizes& s, int unroll_k) {
   const double tail_nv = std::ceil((s.n - full_cols * nr) / s.lanes);
   auto add = [&](double count, double rows, double nv) {
     if (count <= 0 || rows <= 0 || nv <= 0) return;
-    const double steps = count * s.k;
+    const double steps = count * s.k / s.kr;
     work.fma += steps * rows * nv / kFmaPipes;
     work.load += steps * (rows + nv) / kLoadPorts;
     work.latency += steps * kFmaLatency;
@@ -182,7 +186,8 @@ double l2_times(Cost& cost, const MatmulProblem& p, const TransformProgram& t, c
                 const CostMachine& machine) {
   const double nr = s.nv * s.lanes, row_tiles = ceil_div(s.m, s.mr);
   const auto bytes = static_cast<double>(p.bytes_b());
-  const double panel = s.kc * nr * bytes, rows = s.kc * s.mr * 4;
+  const double of_a = t.pack_a == PackA::kPairs ? 2 : 4;
+  const double panel = s.kc * nr * bytes, rows = s.kc * s.mr * of_a;
   const bool ji = t.order == matmul::TileOrder::kJi;
   const auto l1 = static_cast<double>(machine.caches.l1d), l2 = static_cast<double>(machine.caches.l2);
   // Every row tile reads its panel again (from L1 when the panel fits beside A's rows, else from L2), and every panel
@@ -190,7 +195,7 @@ double l2_times(Cost& cost, const MatmulProblem& p, const TransformProgram& t, c
   const bool fits = panel + rows <= l1 && !(ji && reads_nn_in_place(p, t));
   const double b_passes = fits && ji ? ceil_div(s.m, s.mc) : row_tiles;
   const double a_passes = fits && !ji ? ceil_div(s.n, s.nc) : ceil_div(s.n, nr);
-  const double b = s.batch * bytes * s.k * s.n / machine.l2_gbs, a = s.batch * 4 * s.m * s.k / machine.l2_gbs;
+  const double b = s.batch * bytes * s.k * s.n / machine.l2_gbs, a = s.batch * of_a * s.m * s.k / machine.l2_gbs;
   cost.l2 = b * b_passes + a * a_passes;
   // Columns of nn are read in place as short runs a row apart: what is to be used again by the next rows may not find
   // room in L2, however small it is.
@@ -272,7 +277,8 @@ Cost estimate(const MatmulProblem& p, const TransformProgram& program, int threa
 
   // nn is copied, nt transposed; writing and reading back the pack goes through L2.
   const double per_cycle = p.b == BLayout::kNt ? kTransposePerCycle : kCopyPerCycle;
-  cost.pack = s.batch * (packed_elements(s, t) / per_cycle + packed_a_elements(s, t) / kCopyPerCycle) / ghz;
+  const double rows_per_cycle = t.pack_a == PackA::kPairs ? kRoundPerCycle : kCopyPerCycle;
+  cost.pack = s.batch * (packed_elements(s, t) / per_cycle + packed_a_elements(s, t) / rows_per_cycle) / ghz;
 
   // Sums leave and come back once per pass over k; the epilogue is about ten vector operations an element vector.
   const double elements_c = s.m * s.n;

@@ -105,6 +105,8 @@ void fields(A& a, M& m) {
     a.integer(m.seed);
     a.real(m.peak.f32_gflops_1t);
     a.real(m.peak.f32_gflops_all);
+    a.real(m.peak.bf16_gflops_1t);
+    a.real(m.peak.bf16_gflops_all);
     a.real(m.peak.read_gbs_1t);
     a.real(m.peak.read_gbs_all);
     a.real(m.peak.l2_gbs_1t);

@@ -37,6 +37,7 @@ Peak peak_from_settings(const std::string& settings) {
     return at != json["peak"].end() && at->is_number() ? std::max(at->get<double>(), 0.0) : 0.0;
   };
   const Peak read{.f32_gflops_1t = rate("f32_gflops_1t"),
+                  .bf16_gflops_1t = rate("bf16_gflops_1t"),  // of earlier builds: 0
                   .read_gbs_1t = rate("read_gbs_1t"),
                   .read_gbs_all = rate("read_gbs_all"),
                   .l2_gbs_1t = rate("l2_gbs_1t")};

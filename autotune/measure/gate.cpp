@@ -25,14 +25,16 @@ bool same_bits(float x, float y) {
   return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
 }
 
-Status differs(int64_t item, int64_t i, int64_t j, float got, float want) {
-  return data_loss(fmt::format("C[{}, {}, {}] is {:.9g} (bits {:08x}), class ordered has {:.9g} (bits {:08x})", item, i,
-                               j, got, std::bit_cast<uint32_t>(got), want, std::bit_cast<uint32_t>(want)));
+Status differs(int64_t item, int64_t i, int64_t j, float got, float want, matmul::Dot dot) {
+  return data_loss(fmt::format("C[{}, {}, {}] is {:.9g} (bits {:08x}), class {} has {:.9g} (bits {:08x})", item, i, j,
+                               got, std::bit_cast<uint32_t>(got), dot == matmul::Dot::kNone ? "ordered" : "bf16", want,
+                               std::bit_cast<uint32_t>(want)));
 }
 
 }  // namespace
 
-OutputCheck::OutputCheck(const Operands& operands, uint64_t seed) : operands_(operands), state_(seed | 1) {
+OutputCheck::OutputCheck(const Operands& operands, uint64_t seed, matmul::Dot dot)
+    : operands_(operands), state_(seed | 1), dot_(dot) {
   const MatmulProblem& p = operands.problem();
   agreed_.resize(static_cast<size_t>(p.batch * p.m * p.columns()));
 }
@@ -50,8 +52,8 @@ Status OutputCheck::check(const MatmulProblem& shape, std::span<const float> c, 
       if (std::memcmp(got, want, static_cast<size_t>(n) * sizeof(float)) == 0) continue;
       for (int64_t j = 0; j < n; ++j) {
         if (same_bits(got[j], want[j])) continue;
-        const float truth = operands_.reference({item, {i}, {j}})[0];
-        if (!same_bits(got[j], truth)) return differs(item, i, j, got[j], truth);
+        const float truth = operands_.reference({item, {i}, {j}}, dot_)[0];
+        if (!same_bits(got[j], truth)) return differs(item, i, j, got[j], truth, dot_);
         // What was agreed is wrong: start again from this output.
         *refuted = true;
         agreed_rows_ = 0;
@@ -67,12 +69,12 @@ Status OutputCheck::check_new_rows(const MatmulProblem& shape, std::span<const f
   const MatmulProblem& p = operands_.problem();
   for (int64_t item : std::set<int64_t>{0, shape.batch - 1}) {
     const Cells cells = sample(item, agreed_rows_, shape.m);
-    const std::vector<float> truth = operands_.reference(cells);
+    const std::vector<float> truth = operands_.reference(cells, dot_);
     size_t at = 0;
     for (int64_t i : cells.rows) {
       for (int64_t j : cells.cols) {
         const float got = c[static_cast<size_t>(item * shape.batch_stride_c() + i * shape.row_stride_c() + j)];
-        if (!same_bits(got, truth[at])) return differs(item, i, j, got, truth[at]);
+        if (!same_bits(got, truth[at])) return differs(item, i, j, got, truth[at], dot_);
         ++at;
       }
     }

@@ -22,7 +22,8 @@ namespace hone::autotune {
 
 class OutputCheck {
  public:
-  OutputCheck(const Operands& operands, uint64_t seed);
+  // Of candidates that multiply by `dot`: those of another class have other bits.
+  OutputCheck(const Operands& operands, uint64_t seed, matmul::Dot dot = matmul::Dot::kNone);
 
   // Checks C of a problem with shape.m <= m rows. Error: data_loss naming the element, what it is and what it should
   // be. `refuted` is set when the reference sides with this candidate against what was agreed so far: whoever passed
@@ -36,6 +37,7 @@ class OutputCheck {
 
   const Operands& operands_;
   uint64_t state_;
+  matmul::Dot dot_;
   int64_t agreed_rows_ = 0;    // of every item
   std::vector<float> agreed_;  // [batch][m][n]
 };

@@ -138,7 +138,8 @@ Result<int64_t> KernelRacer::sample(int index) {
     total = clock_.now_ns() - begin;
   }
   const double ns = static_cast<double>(total) / static_cast<double>(ready.repeat);
-  HONE_RETURN_IF_ERROR(plausible(ns, candidates_[static_cast<size_t>(index)].threads));
+  const Candidate& candidate = candidates_[static_cast<size_t>(index)];
+  HONE_RETURN_IF_ERROR(plausible(ns, candidate.threads, op::numerics(candidate.program)));
   return std::max<int64_t>(static_cast<int64_t>(ns + 0.5), 1);
 }
 
@@ -166,9 +167,9 @@ Result<CounterReading> KernelRacer::count(int index, PerfCounters& counters) {
   return total;
 }
 
-Status KernelRacer::plausible(double ns, int threads) const {
+Status KernelRacer::plausible(double ns, int threads, std::string_view numerics) const {
   if (ns <= 0) return failed_precondition("a time of 0");
-  const double peak = options_.peak.gflops(threads, options_.cpus);
+  const double peak = options_.peak.gflops(threads, options_.cpus, numerics);
   const double gflops = flops_ / ns;
   if (peak > 0 && gflops > kAbovePeak * peak)
     return failed_precondition(

@@ -73,7 +73,7 @@ class KernelRacer final : public Racer {
   Status judged(Status checked, const bool& refuted);
   Result<int64_t> sample(int candidate);
   Result<int64_t> time_once(const Compiled& candidate);
-  Status plausible(double ns, int threads) const;
+  Status plausible(double ns, int threads, std::string_view numerics) const;
 
   const double flops_;
   const op::Problem problem_;

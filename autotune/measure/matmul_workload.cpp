@@ -1,4 +1,5 @@
-// The workload of matmul. Its outputs are judged by OutputCheck: one class, so every candidate gives the same bits.
+// The workload of matmul. Its outputs are judged by OutputCheck: one for each class, whose candidates all give the same
+// bits.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -14,6 +15,7 @@ namespace {
 
 using matmul::BLayout;
 using matmul::MatmulProblem;
+using matmul::PackedB;
 using matmul::TransformProgram;
 
 // B is copied to guarded memory up to this size: touching more takes longer than the candidate.
@@ -37,14 +39,14 @@ const TransformProgram& program_of(const Compiled& candidate) { return std::get<
 class MatmulWorkload final : public Workload {
  public:
   MatmulWorkload(const MatmulProblem& problem, Operands operands, uint64_t seed)
-      : problem_(problem), operands_(std::move(operands)), check_(operands_, seed) {}
+      : problem_(problem), operands_(std::move(operands)), seed_(seed) {}
   MatmulWorkload(const MatmulWorkload&) = delete;
   MatmulWorkload& operator=(const MatmulWorkload&) = delete;
 
   Status set_up(const Compiled& candidate) override {
     if (problem_.b != BLayout::kPacked) return {};
     const TransformProgram& program = program_of(candidate);
-    return operands_.pack(program.panel, packing_generator(program.isa), program.isa);
+    return operands_.pack(program.panel, matmul::kr_of(program.dot), packing_generator(program.isa), program.isa);
   }
 
   Status check_guarded(const Compiled& candidate, bool* refuted) override;
@@ -52,52 +54,59 @@ class MatmulWorkload final : public Workload {
   Status check(const Compiled& candidate, bool* refuted) override {
     operands_.reset_c();
     HONE_RETURN_IF_ERROR(call(candidate));
-    return check_.check(problem_, operands_.c(), refuted);
+    return check_of(candidate).check(problem_, operands_.c(), refuted);
   }
 
   Status call(const Compiled& candidate) override {
-    return run(candidate, *candidate.schedule, problem_, operands_.view(width(candidate)));
+    return run(candidate, *candidate.schedule, problem_, operands_.view(packed(candidate)));
   }
 
   std::vector<std::span<const std::byte>> ranges(const Compiled& candidate) const override {
-    return operands_.ranges(width(candidate));
+    return operands_.ranges(packed(candidate));
   }
 
  private:
-  int64_t width(const Compiled& candidate) const {
-    return problem_.b == BLayout::kPacked ? program_of(candidate).panel : 0;
+  PackedB packed(const Compiled& candidate) const {
+    if (problem_.b != BLayout::kPacked) return {};
+    const TransformProgram& program = program_of(candidate);
+    return operands_.layout(program.panel, matmul::kr_of(program.dot));
+  }
+  OutputCheck& check_of(const Compiled& candidate) {
+    const matmul::Dot dot = program_of(candidate).dot;
+    return checks_.try_emplace(dot, operands_, seed_, dot).first->second;
   }
   Status run(const Compiled& candidate, runtime::Schedule& schedule, const MatmulProblem& shape,
              const matmul::MatmulOperands& operands);
-  Result<const void*> guarded_b(int64_t width);
+  Result<const void*> guarded_b(const PackedB& packed);
 
   const MatmulProblem problem_;
   const std::string node_ = matmul::to_string(problem_);  // what a trace calls it
   Operands operands_;
-  OutputCheck check_;
-  std::map<int64_t, GuardedBuffer> guarded_b_;  // by panel width
+  uint64_t seed_;
+  std::map<matmul::Dot, OutputCheck> checks_;
+  std::map<std::pair<int64_t, int64_t>, GuardedBuffer> guarded_b_;  // by panel width and kr
 };
 
 Status MatmulWorkload::run(const Compiled& candidate, runtime::Schedule& schedule, const MatmulProblem& shape,
                            const matmul::MatmulOperands& operands) {
-  const int64_t stride = problem_.b == BLayout::kPacked ? operands_.packed_stride(width(candidate)) : 0;
-  const matmul::Arguments args = matmul::bind(shape, operands, stride);
+  const matmul::Arguments args = matmul::bind(shape, operands, packed(candidate));
   jit::Launch launch(candidate.kernels.front(), args.buffers.data(), args.params.data(), candidate.workspaces);
   schedule.for_range({"matmul", node_}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
   if (launch.out_of_memory()) return resource_exhausted("no memory for a workspace");
   return {};
 }
 
-Result<const void*> MatmulWorkload::guarded_b(int64_t width) {
-  const std::span<const std::byte> real = operands_.b(width);
+Result<const void*> MatmulWorkload::guarded_b(const PackedB& packed) {
+  const std::span<const std::byte> real = operands_.b(packed);
+  const std::pair key(packed.width, packed.kr);
   const auto bytes = static_cast<int64_t>(real.size());
   if (bytes > kGuardedB) return static_cast<const void*>(real.data());
-  const auto at = guarded_b_.find(width);
+  const auto at = guarded_b_.find(key);
   if (at != guarded_b_.end()) return static_cast<const void*>(at->second.data());
   if (static_cast<int64_t>(guarded_b_.size() + 1) * bytes > kGuardedBTotal) guarded_b_.clear();
   HONE_ASSIGN_OR_RETURN(GuardedBuffer copy, GuardedBuffer::create(bytes));
   std::ranges::copy(real, copy.data());
-  return static_cast<const void*>(guarded_b_.emplace(width, std::move(copy)).first->second.data());
+  return static_cast<const void*>(guarded_b_.emplace(key, std::move(copy)).first->second.data());
 }
 
 Status MatmulWorkload::check_guarded(const Compiled& candidate, bool* refuted) {
@@ -108,7 +117,7 @@ Status MatmulWorkload::check_guarded(const Compiled& candidate, bool* refuted) {
   operands_.copy_a(shape, a.as<float>());
   HONE_ASSIGN_OR_RETURN(GuardedBuffer c, guarded(elements_c(shape)));
   operands_.reset_c(shape, c.as<float>());
-  matmul::MatmulOperands operands = operands_.view(width(candidate));
+  matmul::MatmulOperands operands = operands_.view(packed(candidate));
   auto like_c = [&](const float*& operand) -> Result<GuardedBuffer> {
     HONE_ASSIGN_OR_RETURN(GuardedBuffer copy, guarded(operand == nullptr ? 0 : elements_c(shape)));
     if (operand != nullptr) {
@@ -129,13 +138,13 @@ Status MatmulWorkload::check_guarded(const Compiled& candidate, bool* refuted) {
     std::copy_n(operands.row_scale, shape.m, row_scale.as<float>().data());
     operands.row_scale = row_scale.as<float>().data();
   }
-  HONE_ASSIGN_OR_RETURN(operands.b, guarded_b(width(candidate)));
+  HONE_ASSIGN_OR_RETURN(operands.b, guarded_b(packed(candidate)));
   operands.a = a.as<float>().data();
   operands.c = c.as<float>().data();
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Schedule> sequential, runtime::make_schedule({}));
   HONE_RETURN_IF_ERROR(run(candidate, *sequential, shape, operands));
   if (!c.slack_intact()) return data_loss("the kernel wrote before the first element of C");
-  return check_.check(shape, c.as<float>(), refuted);
+  return check_of(candidate).check(shape, c.as<float>(), refuted);
 }
 
 }  // namespace

@@ -128,17 +128,19 @@ Status Operands::allocate(uint64_t seed, std::shared_ptr<Weights>* shared) {
   return {};
 }
 
-int64_t Operands::packed_stride(int64_t width) const {
-  return source_.batch_stride_b() == 0 ? 0 : matmul::packed_elements(p_.n, p_.k, width);
+matmul::PackedB Operands::layout(int64_t width, int64_t kr) const {
+  const int64_t each = matmul::packed_elements(p_.n, p_.k, width, kr);
+  return {.width = width, .batch_stride = source_.batch_stride_b() == 0 ? 0 : each, .kr = kr};
 }
 
-Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
-  if (weights_->packed.contains(width)) return {};
+Status Operands::pack(int64_t width, int64_t kr, jit::CodeGenerator& generator, Isa isa) {
+  if (weights_->packed.contains({width, kr})) return {};
   MatmulProblem source = source_;
   source.epilogue.clear();
   source.ldc = 0, source.sc = -1;  // of a C that may be narrower than without its epilogue
-  const int64_t each = matmul::packed_elements(p_.n, p_.k, width);
-  const int64_t items = packed_stride(width) == 0 ? 1 : p_.batch;
+  const matmul::PackedB packed = layout(width, kr);
+  const int64_t each = packed.elements(p_.n, p_.k);
+  const int64_t items = packed.batch_stride == 0 ? 1 : p_.batch;
   HONE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                         AlignedBuffer::allocate_elements(items * each, p_.bytes_b(), Touch::kNow));
   poison(buffer.as<float>());
@@ -152,7 +154,7 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
     std::byte* source_item = weights_->rows.data() + item * source_.batch_stride_b() * p_.bytes_b();
     std::byte* packed_item = buffer.data() + item * each * p_.bytes_b();
     if (!executable) {
-      matmul::fallback_pack_b(source, source_item, packed_item, width, 0, ceil_div(p_.n, width));
+      matmul::fallback_pack_b(source, source_item, packed_item, packed, 0, ceil_div(p_.n, width));
       continue;
     }
     void* buffers[] = {source_item, packed_item};
@@ -160,17 +162,17 @@ Status Operands::pack(int64_t width, jit::CodeGenerator& generator, Isa isa) {
     jit::Launch::run_range(&launch, 0, launch.tasks());
     if (launch.out_of_memory()) return resource_exhausted("no memory for the workspace of packing");
   }
-  weights_->packed.emplace(width, std::move(buffer));
+  weights_->packed.emplace(std::pair(width, kr), std::move(buffer));
   return {};
 }
 
-std::span<const std::byte> Operands::b(int64_t width) const {
-  return bytes_of(p_.b == BLayout::kPacked ? weights_->packed.at(width) : weights_->rows);
+std::span<const std::byte> Operands::b(const matmul::PackedB& packed) const {
+  return bytes_of(p_.b == BLayout::kPacked ? weights_->packed.at({packed.width, packed.kr}) : weights_->rows);
 }
 
-matmul::MatmulOperands Operands::view(int64_t width) const {
+matmul::MatmulOperands Operands::view(const matmul::PackedB& packed) const {
   return {.a = floats(a_),
-          .b = b(width).data(),
+          .b = b(packed).data(),
           .c = c_.as<float>().data(),
           .bias = floats(bias_),
           .gate = floats(gate_),
@@ -178,9 +180,9 @@ matmul::MatmulOperands Operands::view(int64_t width) const {
           .row_scale = floats(row_scale_)};
 }
 
-std::vector<std::span<const std::byte>> Operands::ranges(int64_t width) const {
-  return {bytes_of(a_),        b(width), bytes_of(c_), bytes_of(bias_), bytes_of(gate_), bytes_of(residual_),
-          bytes_of(row_scale_)};
+std::vector<std::span<const std::byte>> Operands::ranges(const matmul::PackedB& packed) const {
+  return {bytes_of(a_),    b(packed),           bytes_of(c_),        bytes_of(bias_),
+          bytes_of(gate_), bytes_of(residual_), bytes_of(row_scale_)};
 }
 
 float Operands::initial_c(int64_t item, int64_t i, int64_t j) const {
@@ -217,7 +219,7 @@ void Operands::copy_like_c(const MatmulProblem& shape, const float* from, std::s
 
 // The cells as a problem of their own. With swiglu its columns are whole groups, the last filled up with the last cell,
 // as gate and up columns: what comes of the filling is dropped.
-std::vector<float> Operands::reference(const Cells& cells) const {
+std::vector<float> Operands::reference(const Cells& cells, matmul::Dot dot) const {
   const bool pairs = p_.swiglu();
   std::vector<int64_t> cols = cells.cols;
   if (pairs && !cols.empty())
@@ -255,13 +257,14 @@ std::vector<float> Operands::reference(const Cells& cells) const {
           p_.dtype, weights_->rows.data(),
           b_item + (source_.b == BLayout::kNt ? j * source_.row_stride_b() + p : p * source_.row_stride_b() + j)));
   }
-  matmul::ordered_f32(sub, {.a = a.data(),
-                            .b = b.data(),
-                            .c = c.data(),
-                            .bias = bias.data(),
-                            .gate = gate.data(),
-                            .residual = residual.data(),
-                            .row_scale = row_scale.data()});
+  const matmul::MatmulOperands operands{.a = a.data(),
+                                        .b = b.data(),
+                                        .c = c.data(),
+                                        .bias = bias.data(),
+                                        .gate = gate.data(),
+                                        .residual = residual.data(),
+                                        .row_scale = row_scale.data()};
+  matmul::class_f32(sub, operands, {}, dot);
   // Rows of the filled width, cut to the cells.
   const size_t wide = cols.size(), asked = cells.cols.size();
   for (size_t i = 1; wide != asked && i < cells.rows.size(); ++i)

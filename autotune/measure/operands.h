@@ -9,12 +9,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/aligned_buffer.h"
 #include "jit/launch.h"
 #include "kernels/matmul/operands.h"
 #include "kernels/matmul/problem.h"
+#include "kernels/matmul/program.h"
 
 namespace hone::autotune {
 
@@ -28,7 +30,7 @@ struct Cells {
 struct Weights {
   std::string of;  // family and seed that they are made for
   AlignedBuffer rows;
-  std::map<int64_t, AlignedBuffer> packed;  // by panel width
+  std::map<std::pair<int64_t, int64_t>, AlignedBuffer> packed;  // by panel width and kr
 };
 
 class Operands {
@@ -40,13 +42,13 @@ class Operands {
                                  std::shared_ptr<Weights>* shared = nullptr);
 
   const matmul::MatmulProblem& problem() const { return p_; }
-  // B packed in panels of `width` by a kernel of `generator`, once per width. For b=packed only.
-  Status pack(int64_t width, jit::CodeGenerator& generator, Isa isa);
-  int64_t packed_stride(int64_t width) const;
+  // B packed in panels of `width` and `kr` by a kernel of `generator`, once each. For b=packed only.
+  Status pack(int64_t width, int64_t kr, jit::CodeGenerator& generator, Isa isa);
+  matmul::PackedB layout(int64_t width, int64_t kr) const;
 
-  // What a call gets. `width` is read for b=packed only, and must have been packed.
-  matmul::MatmulOperands view(int64_t width = 0) const;
-  std::span<const std::byte> b(int64_t width = 0) const;  // elements of the problem's dtype
+  // What a call gets. `packed` is read for b=packed only, and must have been packed.
+  matmul::MatmulOperands view(const matmul::PackedB& packed = {}) const;
+  std::span<const std::byte> b(const matmul::PackedB& packed = {}) const;  // elements of the problem's dtype
   std::span<float> c() const { return c_.as<float>().first(c_elements_); }
   // C as it is before a call: NaN everywhere, and the values that beta reads where it reads them.
   void reset_c() const { reset_c(p_, c()); }
@@ -58,10 +60,10 @@ class Operands {
   void copy_like_c(const matmul::MatmulProblem& shape, const float* from, std::span<float> to) const;
 
   // Bytes that a call reads and writes, to be flushed.
-  std::vector<std::span<const std::byte>> ranges(int64_t width = 0) const;
+  std::vector<std::span<const std::byte>> ranges(const matmul::PackedB& packed = {}) const;
 
-  // The bits that class `ordered` gives for the cells, row after row, from the naive reference.
-  std::vector<float> reference(const Cells& cells) const;
+  // The bits that the class of `dot` gives for the cells, row after row, from the naive reference.
+  std::vector<float> reference(const Cells& cells, matmul::Dot dot = matmul::Dot::kNone) const;
 
  private:
   explicit Operands(const matmul::MatmulProblem& problem) : p_(problem), source_(problem) {}

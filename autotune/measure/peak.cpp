@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -59,18 +60,22 @@ class Runner {
 struct Where {
   jit::CodeGenerator& generator;
   Isa isa;
+  FeatureSet features;
   int lanes() const { return isa_info(isa).lanes_f32(); }
+  bool multiplies_pairs() const { return isa == Isa::kAvx512 && features.has(Feature::kAvx512Bf16); }
 };
 
-// Independent chains of fma in registers. 2 pipes x 4 to 5 cycles need 10 chains; 12 leave slack and fit 16 registers.
+// Independent chains in registers. Of fma 12: 2 pipes x 4 to 5 cycles need 10, and they fit 16 registers. Of dot
+// products of pairs 20: their latency is 6 cycles on Zen 4, up to 10 elsewhere, and there are 32 registers.
 class FmaWindow {
  public:
-  static Result<FmaWindow> create(const Where& where, runtime::Schedule& schedule) {
-    const int threads = schedule.parallelism(), lanes = where.lanes();
-    HONE_ASSIGN_OR_RETURN(Runner runner,
-                          Runner::create(fma_kernel(lanes, kChains, threads), where.generator, where.isa, schedule));
+  static Result<FmaWindow> create(const Where& where, runtime::Schedule& schedule, bool pairs) {
+    const int threads = schedule.parallelism(), lanes = where.lanes(), chains = pairs ? 20 : 12;
+    const ir::Kernel kernel = pairs ? dot_kernel(lanes, chains, threads) : fma_kernel(lanes, chains, threads);
+    HONE_ASSIGN_OR_RETURN(Runner runner, Runner::create(kernel, where.generator, where.isa, schedule));
     HONE_ASSIGN_OR_RETURN(AlignedBuffer out, AlignedBuffer::allocate_elements(threads * lanes, 4, Touch::kNow));
-    return FmaWindow(std::move(runner), std::move(out), 2.0 * lanes * kChains * threads * static_cast<double>(kSteps));
+    const double a_step = (pairs ? 4.0 : 2.0) * lanes * chains * threads;
+    return FmaWindow(std::move(runner), std::move(out), a_step * static_cast<double>(kSteps));
   }
   // GFLOP/s of one window.
   double rate() {
@@ -85,8 +90,7 @@ class FmaWindow {
   }
 
  private:
-  static constexpr int kChains = 12;
-  // 50 000 steps take 100-200 us: long against opening a region, short against an interruption.
+  // 50 000 steps take 100-300 us: long against opening a region, short against an interruption.
   static constexpr int64_t kSteps = 50'000;
   FmaWindow(Runner runner, AlignedBuffer out, double flops)
       : runner_(std::move(runner)), out_(std::move(out)), flops_(flops) {}
@@ -160,7 +164,14 @@ double ceiling(Window& window, double seconds) {
 }
 
 Result<double> fma_ceiling(const Where& where, runtime::Schedule& schedule, double seconds) {
-  HONE_ASSIGN_OR_RETURN(FmaWindow window, FmaWindow::create(where, schedule));
+  HONE_ASSIGN_OR_RETURN(FmaWindow window, FmaWindow::create(where, schedule, false));
+  return ceiling(window, seconds);
+}
+
+// 0 where there are no such instructions.
+Result<double> dot_ceiling(const Where& where, runtime::Schedule& schedule, double seconds) {
+  if (!where.multiplies_pairs()) return 0.0;
+  HONE_ASSIGN_OR_RETURN(FmaWindow window, FmaWindow::create(where, schedule, true));
   return ceiling(window, seconds);
 }
 
@@ -181,7 +192,7 @@ Result<double> read_ceiling(const Where& where, runtime::Schedule& schedule, int
 Result<Where> where_to_measure(const Machine& machine) {
   HONE_ASSIGN_OR_RETURN(const Isa isa, machine.best_isa());
   for (jit::CodeGenerator* g : jit::compiling_generators())
-    if (g->targets(isa)) return Where{*g, isa};
+    if (g->targets(isa)) return Where{*g, isa, machine.features};
   return unsupported("no code generator of this build emits machine code for this CPU");
 }
 
@@ -192,8 +203,8 @@ struct CeilingProbe::Impl {
   std::unique_ptr<runtime::Schedule> schedule;
   AlignedBuffer x{};
   int64_t warm_bytes = 0;
-  std::optional<FmaWindow> fma{};
-  std::vector<ReadWindow> read{};  // which is the fastest changes with the machine, and within a run
+  std::optional<FmaWindow> fma{}, dot{};  // dot: made when it is asked for
+  std::vector<ReadWindow> read{};         // which is the fastest changes with the machine, and within a run
 
   // Made by the first reading: the buffer alone takes longer to touch than many windows of fma.
   Status make_read() {
@@ -218,12 +229,21 @@ Result<CeilingProbe> CeilingProbe::create(const Machine& machine, const runtime:
   HONE_ASSIGN_OR_RETURN(const Where where, where_to_measure(machine));
   HONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Schedule> made, runtime::make_schedule(schedule));
   auto impl = std::make_unique<Impl>(Impl{.where = where, .schedule = std::move(made), .warm_bytes = warm_bytes});
-  HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule));
+  HONE_ASSIGN_OR_RETURN(impl->fma, FmaWindow::create(where, *impl->schedule, false));
   return CeilingProbe(std::move(impl));
 }
 
 // The better of two windows: interference only ever lowers one.
 double CeilingProbe::gflops() { return std::max(impl_->fma->rate(), impl_->fma->rate()); }
+double CeilingProbe::bf16_gflops() {
+  if (!impl_->where.multiplies_pairs()) return 0;
+  if (!impl_->dot) {
+    Result<FmaWindow> made = FmaWindow::create(impl_->where, *impl_->schedule, true);
+    if (!made.ok()) return 0;
+    impl_->dot.emplace(std::move(made).value());
+  }
+  return std::max(impl_->dot->rate(), impl_->dot->rate());
+}
 double CeilingProbe::read_gbs() {
   if (impl_->read.empty() && !impl_->make_read().ok()) return 0;
   double best = 0;
@@ -237,26 +257,30 @@ double CeilingProbe::call_ns() {
   return static_cast<double>(least);
 }
 
-double Peak::gflops(int threads, int cpus) const {
-  if (threads <= 1 || cpus <= 1) return f32_gflops_1t;
-  return std::max(f32_gflops_all, f32_gflops_1t * std::min(threads, cpus));
+double Peak::gflops(int threads, int cpus, std::string_view numerics) const {
+  const bool pairs = numerics == "bf16";
+  const double one = pairs ? bf16_gflops_1t : f32_gflops_1t, all = pairs ? bf16_gflops_all : f32_gflops_all;
+  if (threads <= 1 || cpus <= 1) return one;
+  return std::max(all, one * std::min(threads, cpus));
 }
 
-ir::Kernel fma_kernel(int lanes, int chains, int threads) {
-  Builder b("peak_fma");
+namespace {
+
+// `x` and `y`: registers of the operands, whose constants `begin` gives; `step(sum)` adds x * y to a chain.
+ir::Kernel chains_kernel(const char* name, const ir::RegType& operand, int chains, int threads,
+                         const std::function<void(Builder&, ir::RegRef x, ir::RegRef y)>& begin,
+                         const std::function<void(Builder&, ir::RegRef sum, ir::RegRef x, ir::RegRef y)>& step) {
+  const int lanes = operand.lanes;
+  Builder b(name);
   const ir::VarId n = b.param("n");
   const ir::BufferId out =
       b.buffer({.name = "sums", .scope = Scope::kOut, .extents = {threads, lanes}, .strides = {lanes, 1}});
-  const ir::RegType vec{.lanes = lanes};
-  const ir::RegId acc = b.reg("acc", vec, {chains}), x = b.reg("x", vec), y = b.reg("y", vec);
+  const ir::RegId acc = b.reg("acc", {.lanes = lanes}, {chains}), x = b.reg("x", operand), y = b.reg("y", operand);
   b.parallel("t", 0, threads, 1, [&](Affine t) {
-    // 2^-20 a step: values stay normal for any count, so that no denormal slows the chains.
-    b.constant(Builder::at(x), 1.0f);
-    b.constant(Builder::at(y), 0x1p-20f);
+    begin(b, Builder::at(x), Builder::at(y));
     b.unroll("r", 0, chains, 1, [&](Affine r) { b.constant(Builder::at(acc, {r}), 1.0f); });
     b.serial("i", 0, Affine::var(n), 1, [&](Affine) {
-      b.unroll("r", 0, chains, 1,
-               [&](Affine r) { b.fma(Builder::at(acc, {r}), Builder::at(x), Builder::at(y), Builder::at(acc, {r})); });
+      b.unroll("r", 0, chains, 1, [&](Affine r) { step(b, Builder::at(acc, {r}), Builder::at(x), Builder::at(y)); });
     });
     b.unroll("r", 1, chains, 1, [&](Affine r) {
       b.binary(ir::BinaryOp::kAdd, Builder::at(acc, {0}), Builder::at(acc, {0}), Builder::at(acc, {r}));
@@ -264,6 +288,24 @@ ir::Kernel fma_kernel(int lanes, int chains, int threads) {
     b.store({out, {t, 0}}, Builder::at(acc, {0}));
   });
   return b.finish();
+}
+
+}  // namespace
+
+// Products of 2^-20: values stay normal for any count of steps, so that no denormal slows the chains.
+ir::Kernel fma_kernel(int lanes, int chains, int threads) {
+  return chains_kernel(
+      "peak_fma", {.lanes = lanes}, chains, threads,
+      [](Builder& b, const ir::RegRef& x, const ir::RegRef& y) { b.constant(x, 1.0f), b.constant(y, 0x1p-20f); },
+      [](Builder& b, const ir::RegRef& sum, const ir::RegRef& x, const ir::RegRef& y) { b.fma(sum, x, y, sum); });
+}
+
+ir::Kernel dot_kernel(int lanes, int chains, int threads) {
+  constexpr int32_t kOnes = 0x3f803f80, kSmall = 0x35803580;  // pairs of 1 and of 2^-20
+  return chains_kernel(
+      "peak_dot", {.dtype = DType::kS32, .lanes = lanes}, chains, threads,
+      [](Builder& b, const ir::RegRef& x, const ir::RegRef& y) { b.constant_s32(x, kOnes), b.constant_s32(y, kSmall); },
+      [](Builder& b, const ir::RegRef& sum, const ir::RegRef& x, const ir::RegRef& y) { b.dot_pairs(sum, x, y, sum); });
 }
 
 ir::Kernel read_kernel(int lanes, int streams, bool prefetch) {
@@ -314,15 +356,18 @@ Result<Peak> measure(const Machine& machine, const PeakOptions& options) {
   const int64_t l2_bytes = blocking_caches(machine).l2 / 2;
 
   Peak peak;
-  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_1t, fma_ceiling(where, *one, 0.2 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_1t, fma_ceiling(where, *one, 0.15 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.bf16_gflops_1t, dot_ceiling(where, *one, 0.05 * options.seconds));
   HONE_ASSIGN_OR_RETURN(peak.l2_gbs_1t, read_ceiling(where, *one, l2_bytes, false, 0.1 * options.seconds));
   HONE_ASSIGN_OR_RETURN(peak.read_gbs_1t, read_ceiling(where, *one, options.dram_bytes, true, 0.3 * options.seconds));
   if (all == 1) {
     peak.f32_gflops_all = peak.f32_gflops_1t;
+    peak.bf16_gflops_all = peak.bf16_gflops_1t;
     peak.read_gbs_all = peak.read_gbs_1t;
     return peak;
   }
-  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_all, fma_ceiling(where, *every, 0.1 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.f32_gflops_all, fma_ceiling(where, *every, 0.07 * options.seconds));
+  HONE_ASSIGN_OR_RETURN(peak.bf16_gflops_all, dot_ceiling(where, *every, 0.03 * options.seconds));
   HONE_ASSIGN_OR_RETURN(peak.read_gbs_all,
                         read_ceiling(where, *every, options.dram_bytes, true, 0.3 * options.seconds));
   return peak;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "engine/base/machine.h"
 #include "engine/runtime/schedule.h"
@@ -13,12 +14,14 @@ namespace hone::autotune {
 struct Peak {
   double f32_gflops_1t = 0;
   double f32_gflops_all = 0;
+  double bf16_gflops_1t = 0;  // of dot products of pairs of bf16; 0: this CPU has none
+  double bf16_gflops_all = 0;
   double read_gbs_1t = 0;  // from memory: caches are emptied first
   double read_gbs_all = 0;
   double l2_gbs_1t = 0;
 
-  // The ceiling for a number of threads.
-  double gflops(int threads, int cpus) const;
+  // The ceiling for a number of threads: that of fma, or for programs of class `bf16` that of their dot products.
+  double gflops(int threads, int cpus, std::string_view numerics = {}) const;
 };
 
 struct PeakOptions {
@@ -44,9 +47,10 @@ class CeilingProbe {
   CeilingProbe& operator=(CeilingProbe&&) noexcept;
   ~CeilingProbe();
 
-  double gflops();    // about 0.3 ms
-  double read_gbs();  // about 20 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
-  double call_ns();   // a call that computes nothing, on all the threads
+  double gflops();       // of fma: about 0.3 ms
+  double bf16_gflops();  // of dot products of pairs of bf16, likewise; 0: this CPU has none
+  double read_gbs();     // about 20 ms with the flush; 0 when there is no memory for its buffer (64 MiB or more)
+  double call_ns();      // a call that computes nothing, on all the threads
 
  private:
   struct Impl;
@@ -57,6 +61,8 @@ class CeilingProbe {
 // The kernels, for tests and for whoever wants to read them.
 // sums[t, lanes]: `chains` independent chains of n dependent fma in each of `threads` tasks.
 ir::Kernel fma_kernel(int lanes, int chains, int threads);
+// The same of dot products of pairs of bf16.
+ir::Kernel dot_kernel(int lanes, int chains, int threads);
 // Sums all of x[threads, streams, chunks, 8 / streams vectors], the streams read side by side; sums keeps it alive.
 ir::Kernel read_kernel(int lanes, int streams, bool prefetch);
 

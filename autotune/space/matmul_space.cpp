@@ -5,11 +5,13 @@
 #include "autotune/space/generate_internal.h"
 #include "engine/base/math.h"
 #include "kernels/matmul/blocking.h"
+#include "kernels/matmul/op.h"
 
 namespace hone::autotune {
 namespace {
 
 using matmul::BLayout;
+using matmul::Dot;
 using matmul::MatmulProblem;
 using matmul::PackA;
 using matmul::PackB;
@@ -42,12 +44,24 @@ class Enumeration {
   void run() {
     const bool small = p_.m <= kFewRows;
     for (auto isa = target_.isas.rbegin(); isa != target_.isas.rend(); ++isa) {
-      if (small) few_rows(*isa);
-      if (p_.m > 4) blocked(*isa);
+      for (const Dot dot : dots(*isa)) {
+        dot_ = dot;
+        if (small) few_rows(*isa);
+        if (p_.m > 4) blocked(*isa);
+      }
     }
   }
 
  private:
+  // Of the classes that may compete, those that this CPU has.
+  std::vector<Dot> dots(Isa isa) const {
+    std::vector<Dot> all;
+    if (matmul::dot_for(p_, "any", target_.features, isa) == Dot::kBf16 &&
+        matmul::Op::numerics_allowed(target_.numerics, "bf16"))
+      all.push_back(Dot::kBf16);
+    if (matmul::Op::numerics_allowed(target_.numerics, "ordered")) all.push_back(Dot::kNone);
+    return all;
+  }
   bool packed() const { return p_.b == BLayout::kPacked; }
   // Of the blocks of any program but strips: sums have no place to wait in.
   bool keeps_k_whole() const { return p_.beta != 0 || p_.swiglu(); }
@@ -80,6 +94,8 @@ class Enumeration {
     TransformProgram t;
     t.isa = isa;
     t.lanes = isa_info(isa).lanes_f32();
+    t.dot = dot_;
+    if (dot_ == Dot::kBf16) t.pack_a = PackA::kPairs;
     t.mr = tile.mr;
     t.nr = tile.nr;
     return t;
@@ -130,7 +146,7 @@ class Enumeration {
   }
 
   // Of f32 k-steps; as many bytes ahead with narrower elements.
-  int ahead(int64_t steps) const { return static_cast<int>(steps * 4 / p_.bytes_b()); }
+  int ahead(int64_t steps) const { return static_cast<int>(steps * 4 / (p_.bytes_b() * matmul::kr_of(dot_))); }
 
   void stream_in_place(TransformProgram t) {
     t.kc = k();
@@ -269,12 +285,14 @@ class Enumeration {
     for (size_t d = 0; d < all_depths.size(); ++d) {
       t.kc = all_depths[d];
       const int64_t in_l2 = fit_multiple(target_.caches.l2 * 3 / 8 / p_.bytes_b() / t.kc, t.nr);
-      const int64_t rows_in_l2 = even_part(m(), target_.caches.l2 / 3 / 4 / t.kc, t.mr);
+      const int64_t bytes_a = dot_ == Dot::kBf16 ? 2 : 4;
+      const int64_t rows_in_l2 = even_part(m(), target_.caches.l2 / 3 / bytes_a / t.kc, t.mr);
       for (int64_t nc : {t.nr, 2 * t.nr, in_l2, share}) {
         for (int64_t mc : {round_up(m(), t.mr), rows_in_l2}) {
           t.nc = std::min(nc, share);
           t.mc = std::min(mc, round_up(m(), t.mr));
           add(t);
+          if (dot_ == Dot::kBf16) with(t, [](TransformProgram& x) { x.order = TileOrder::kJi; });
           if (d == 0) split_rows(t);
         }
       }
@@ -293,14 +311,18 @@ class Enumeration {
     }
   }
 
+  template <typename Change>
+  void with(TransformProgram t, Change change) {
+    change(t);
+    add(t);
+  }
+
   void knobs(const TransformProgram& start) {
-    auto with = [&](auto change) {
-      TransformProgram t = start;
-      change(t);
-      add(t);
-    };
-    with([&](TransformProgram& t) { t.pack_a = PackA::kRows; });
-    with([&](TransformProgram& t) { t.pack_a = PackA::kRows, t.order = TileOrder::kJi; });
+    auto with = [&](auto change) { this->with(start, change); };
+    if (dot_ == Dot::kNone) {
+      with([&](TransformProgram& t) { t.pack_a = PackA::kRows; });
+      with([&](TransformProgram& t) { t.pack_a = PackA::kRows, t.order = TileOrder::kJi; });
+    }
     with([&](TransformProgram& t) { t.order = TileOrder::kJi; });
     with([&](TransformProgram& t) { t.order = TileOrder::kJi, t.prefetch_b = 0; });
     with([&](TransformProgram& t) { t.prefetch_next = !t.prefetch_next; });
@@ -316,6 +338,7 @@ class Enumeration {
   const MatmulProblem& p_;
   const Target& target_;
   Programs& programs_;
+  Dot dot_ = Dot::kNone;  // of the programs that are being made
 };
 
 }  // namespace

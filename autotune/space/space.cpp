@@ -24,6 +24,10 @@ void Programs::add(const op::Program& program) {
     space_.rejected.push_back({t, fmt::format("numerics class '{}' was not asked for", numerics)});
     return;
   }
+  if (std::string lacks = op::missing(t, target_.features); !lacks.empty()) {
+    space_.rejected.push_back({t, std::move(lacks)});
+    return;
+  }
   if (!identities_.insert(op::lowering_identity(problem_, t)).second) {
     ++space_.duplicates;
     return;
@@ -34,9 +38,12 @@ void Programs::add(const op::Program& program) {
 namespace {
 
 op::Program default_for(const op::Problem& problem, const Target& target, Isa isa, int threads) {
-  return op::default_program(
-      problem,
-      {.isa = isa, .caches = target.caches, .threads = threads, .panel = target.panel, .numerics = target.numerics});
+  return op::default_program(problem, {.isa = isa,
+                                       .caches = target.caches,
+                                       .threads = threads,
+                                       .panel = target.panel,
+                                       .numerics = target.numerics,
+                                       .features = target.features});
 }
 
 }  // namespace

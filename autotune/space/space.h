@@ -29,6 +29,7 @@ struct Target {
   int64_t panel = 0;                  // > 0: B is packed already, in panels of this width
   std::optional<int64_t> min_work;    // see op::default_threads
   std::string numerics;               // classes that may compete, see op::check_numerics (checked)
+  FeatureSet features;                // of the CPU: some classes need more than an ISA has
 };
 
 struct Candidate {

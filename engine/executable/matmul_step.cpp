@@ -100,6 +100,7 @@ Status prepare_matmul(Preparation& p, const Dispatch& dispatch, Steps& steps) {
   auto step = std::make_unique<MatmulStep>();
   set_names(*step, dispatch);
   if (const Constant* weights = p.compilation.graph.constant(n.operands[1])) {
+    if (spec.weight_type == WeightType::kBf16) spec.numerics = p.options.numerics;
     HONE_ASSIGN_OR_RETURN(step->matmul, of_constant(p, spec, *weights));
     p.packed_bytes += step->matmul->weight_bytes();
   } else {

@@ -34,6 +34,9 @@ struct PlanOptions {
   std::vector<int64_t> expected_tokens = {1};
   // Compile now what every allowed size needs; false: only the expected ones, others in their first call.
   bool warm_up = true;
+  // Of matmuls with constant weights of bf16, as MatmulSpec::numerics. All else stays in its default class, or in that
+  // of the policy.
+  std::string numerics = {};
   // Where packed weights are kept between processes; null: nowhere. Used while the plan is made, its memory as long as
   // the plan lives.
   WeightStore* weights = nullptr;

@@ -93,6 +93,7 @@ hone_status hone_model_load(const hone_engine* engine, const char* path, const h
       o.context = options->context;
       if (options->max_batch != 0) o.max_batch = options->max_batch;
       o.weight_cache = options->no_weight_cache == 0;
+      if (options->numerics != nullptr) o.numerics = options->numerics;
     }
     HONE_ASSIGN_OR_RETURN(hone::Model loaded, hone::Model::load(engine->engine, path, o));
     const hone_model_info info = info_to_c(loaded.info());  // texts are of what copies share

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <map>
 #include <set>
 #include <system_error>
 
@@ -18,6 +19,7 @@
 #include "engine/model/tokenizer/chat.h"
 #include "engine/passes/pass.h"
 #include "engine/plan/resolver.h"
+#include "kernels/matmul/op.h"
 
 namespace hone {
 
@@ -122,6 +124,25 @@ Result<ModelInfo::Plans> count_plans(const executable::ExecutablePlan& plan, std
   return plans;
 }
 
+// Of most matmuls.
+Result<std::string> class_of(const executable::ExecutablePlan& plan, int64_t tokens) {
+  HONE_ASSIGN_OR_RETURN(const std::vector<executable::StepReport> steps, plan.report(tokens, 0));
+  std::map<std::string, int64_t> classes;
+  for (const executable::StepReport& step : steps)
+    if (step.kind == "matmul") ++classes[step.numerics];
+  const auto most = std::ranges::max_element(classes, {}, [](const auto& c) { return c.second; });
+  return most == classes.end() ? std::string() : most->first;
+}
+
+// What matmuls would say of themselves, one by one and without the file.
+Status check_numerics(const ModelInfo& info, const std::string& numerics) {
+  HONE_RETURN_IF_ERROR(matmul::Op::check_numerics(numerics));
+  if (numerics != "bf16" || info.weights == "bf16") return {};
+  return invalid_argument(
+      fmt::format("{}: numerics 'bf16' is for weights of bf16, these are {}; 'any' takes it where there are", info.path,
+                  info.weights));
+}
+
 Status no_tokenizer(const ModelInfo& info) {
   return failed_precondition(fmt::format(
       "{} has no tokenizer; name a file that has one (--tokenizer FILE, ModelOptions::tokenizer)", info.path));
@@ -155,6 +176,7 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   Stopwatch total, part;
   HONE_ASSIGN_OR_RETURN(ModelFile file, model::open_model(path, {.tokenizer = options.tokenizer}));
   ModelInfo info = info_of(file, options);
+  HONE_RETURN_IF_ERROR(check_numerics(info, options.numerics));
   info.times.open_ns = part.lap();
   std::future<TimedTokenizer> tokenizer;
   if (file.vocabulary) tokenizer = make_tokenizer(*std::move(file.vocabulary), engine.info().threads > 1);
@@ -165,7 +187,8 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   info.times.passes_ns = part.lap();
   // Chunks of other sizes compile in their first call: some 20 ms each, where all of them take longer than all else
   // here.
-  executable::PlanOptions plan_options{.expected_tokens = expected_tokens(options, info), .warm_up = false};
+  executable::PlanOptions plan_options{
+      .expected_tokens = expected_tokens(options, info), .warm_up = false, .numerics = options.numerics};
   model::PackedStore store(model::store_place(), file.identity, engine.info().threads);
   if (options.weight_cache) plan_options.weights = &store;
   plan_options.done_with = [mapped = model::MappedWeights(file.weights)](std::span<const std::byte> bytes) {
@@ -174,6 +197,7 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   HONE_ASSIGN_OR_RETURN(executable::ExecutablePlan plan,
                         executable::ExecutablePlan::create(engine, std::move(compilation), plan_options));
   HONE_ASSIGN_OR_RETURN(info.plans, count_plans(plan, plan_options.expected_tokens));
+  HONE_ASSIGN_OR_RETURN(info.numerics, class_of(plan, plan_options.expected_tokens.front()));
   info.packed_bytes = plan.memory().packed_bytes;
   info.times.prepare_ns = part.lap();
   std::optional<Tokenizer> words;

@@ -99,6 +99,7 @@ class Resolution {
     const std::string numerics = op::numerics(op.program);
     if (!op::numerics_allowed(problem_, constraints_.numerics, numerics))
       return reject(fmt::format("numerics class '{}' was not asked for", numerics));
+    if (std::string lacks = op::missing(op.program, target_.features); !lacks.empty()) return reject(std::move(lacks));
     if (const Status s = op::legal(problem_, op.program); !s.ok()) return reject(s.message());
     if (const Status s = op::panel_fits(problem_, op.program, constraints_.panel); !s.ok()) return reject(s.message());
     if (distance > 0 && !is_lowering_of(problem_, op.program, op.loop_ir))
@@ -205,6 +206,7 @@ class Resolution {
       return reject(fmt::format("numerics class '{}' was not asked for", winner.numerics));
     const Result<op::Program> parsed = op::parse_program(problem_, winner.program);
     if (!parsed.ok()) return reject("not a program of this build: " + parsed.status().message());
+    if (std::string lacks = op::missing(*parsed, target_.features); !lacks.empty()) return reject(std::move(lacks));
     const CodegenLabel* codegen = choose_codegen(op::isa(*parsed), winner.codegen);
     if (codegen == nullptr) return reject(no_codegen(op::isa(*parsed)));
     const op::Adapted adapted = op::adapt(problem_, *candidate.problem, *parsed, constraints_.panel);
@@ -278,6 +280,8 @@ class Resolution {
       const op::Program program = default_for(*isa, plan.threads);
       why_not = op::legal(problem_, program);
       if (why_not.ok()) why_not = op::panel_fits(problem_, program, constraints_.panel);
+      if (const std::string lacks = op::missing(program, target_.features); why_not.ok() && !lacks.empty())
+        why_not = unsupported(lacks);
       if (why_not.ok()) {
         plan.program = program;
         plan.numerics = op::numerics(program);
@@ -286,7 +290,7 @@ class Resolution {
       }
       plan.rejected.push_back({op::to_string(program), why_not.message()});
     }
-    plan.numerics = op::precompiled_class(problem_, constraints_.numerics);
+    plan.numerics = constraints_.precompiled_class(problem_);
     if (plan.numerics.empty()) return needs_code(problem_, constraints_.numerics, plan.rejected);
     // Nothing emits code here: the program is only what the precompiled kernel's packed panels have to look like.
     plan.codegen = kFallbackCodegen;
@@ -299,7 +303,8 @@ class Resolution {
                                           .caches = target_.caches,
                                           .threads = threads,
                                           .panel = constraints_.panel,
-                                          .numerics = constraints_.numerics});
+                                          .numerics = constraints_.numerics,
+                                          .features = target_.features});
   }
 
   const op::Problem& problem_;
@@ -336,6 +341,7 @@ Target make_target(const Machine& machine, int threads, std::span<jit::CodeGener
                 .caches = blocking_caches(machine),
                 .threads = std::max(1, threads),
                 .min_work = {},
+                .features = machine.features,
                 .engine = std::string(engine_label()),
                 .codegens = {}};
   for (jit::CodeGenerator* g : generators) {

@@ -43,6 +43,7 @@ struct Target {
   BlockingCaches caches;
   int threads = 1;                     // at most
   std::optional<int64_t> min_work;     // from which these pay (RegionPolicy); nullopt: not known
+  FeatureSet features;                 // of the CPU: some programs need more than their ISA has
   bool overruled = false;              // regions run on another kind of Schedule than was tuned on (RegionPolicy)
   std::string engine;                  // "hone 0.1.0", as in db::BuildLabel
   std::vector<CodegenLabel> codegens;  // preferred first
@@ -86,6 +87,14 @@ struct Constraints {
   std::string codegen;   // "": free
   int threads = 0;       // at most, on top of Target::threads; 0: no further limit
   std::string numerics;  // classes that may be chosen, see op::check_numerics; "": the op's default
+  // Classes that the precompiled kernel may run in where no code can be had; "": as `numerics`. Weights that are packed
+  // fix the class of code, but not what the caller allows.
+  std::string precompiled;
+
+  // Of that kernel; "": none that is allowed.
+  std::string precompiled_class(const op::Problem& problem) const {
+    return op::precompiled_class(problem, precompiled.empty() ? numerics : precompiled);
+  }
 };
 
 enum class Reason { kExact, kNearShape, kNearMachine, kPackage, kDefault };

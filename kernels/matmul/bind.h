@@ -13,8 +13,8 @@ struct Arguments {
   std::array<int64_t, 4> params{};  // m, sa, sb, sc
 };
 
-// `packed_stride`: elements from one batch item's panels to the next for b=packed (0: shared).
-inline Arguments bind(const MatmulProblem& p, const MatmulOperands& o, int64_t packed_stride = 0) {
+// `packed` is read for b=packed only. A kernel that reads pairs counts them where others count elements.
+inline Arguments bind(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed = {}) {
   auto erase_const = [](const void* data) { return const_cast<void*>(data); };
   Arguments args;
   args.buffers = {erase_const(o.a), erase_const(o.b), o.c};
@@ -23,8 +23,8 @@ inline Arguments bind(const MatmulProblem& p, const MatmulOperands& o, int64_t p
   if (p.has(EpilogueOp::kGate)) args.buffers[next++] = erase_const(o.gate);
   if (p.has(EpilogueOp::kResidual)) args.buffers[next++] = erase_const(o.residual);
   if (p.has(EpilogueOp::kRowScale)) args.buffers[next++] = erase_const(o.row_scale);
-  args.params = {p.m, p.batch_stride_a(), p.b == BLayout::kPacked ? packed_stride : p.batch_stride_b(),
-                 p.batch_stride_c()};
+  args.params = {p.m, p.batch_stride_a(),
+                 p.b == BLayout::kPacked ? packed.batch_stride / packed.kr : p.batch_stride_b(), p.batch_stride_c()};
   return args;
 }
 

@@ -18,6 +18,10 @@
 // a line of B a k-step and announces each once, 1.48 instructions an fma; in panels of one vector it would be 1.56, and
 // announce a quarter of the lines, four times each.
 //
+// dot(bf16): A is rounded to pairs per task and block of rows, at 12 elements a cycle, so that a task has columns
+// enough to share that: 192 of them make it 1.3% of what is multiplied. The tile that reads a panel of B is then the
+// outer loop (ji): the rows stream past it from the task's own copy, which collides in no cache.
+//
 // Packing A costs 3-5% where L3 is slow (it is pure memory traffic) and saves nothing unless the rows of a tile
 // collide in L1: when they lie a multiple of 4 KiB apart, all of them compete for the ways of one set. Then a tile has
 // as many rows as there are ways (rows_that_fit), and rows are packed only where that would be too few.
@@ -51,6 +55,10 @@ constexpr int64_t kTasksPerThread = 16;
 constexpr int64_t kShortK = 8;
 // Up to so many rows the time is that of reading B once.
 constexpr int64_t kStreamedRows = 8;
+// Columns of a task that make up for rounding A to pairs for it; where few rows stream B, so many a row.
+constexpr int64_t kDotColumns = 192, kDotColumnsARow = 16;
+
+int64_t step_bytes(const MatmulProblem& problem, const TransformProgram& p) { return problem.bytes_b() * kr_of(p.dot); }
 
 // Width of panels of packed weights: a vector of half a cache line or more, else a line.
 int64_t panel_width(const IsaInfo& isa) {
@@ -135,9 +143,10 @@ TransformProgram few_rows(const MatmulProblem& problem, TransformProgram p, cons
   p.kc = std::max<int64_t>(problem.k, 1);
   p.nc = p.nr * std::max<int64_t>(1, ceil_div(problem.n, p.nr) / (kTasksPerThread * target.threads));
   p.unroll_k = p.mr <= 2 ? 4 : 2;
-  p.pack_a = PackA::kNone;
+  p.pack_a = p.dot == Dot::kNone ? PackA::kNone : PackA::kPairs;
+  if (p.dot != Dot::kNone) p.nc = std::max(p.nc, round_up(kDotColumnsARow * p.mc, p.nr));
   // Measured best distance of 0, 8, 16, 32, 64 on the same machine.
-  p.prefetch_b = problem.b == BLayout::kPacked ? static_cast<int>(32 * 4 / problem.bytes_b()) : 0;
+  p.prefetch_b = problem.b == BLayout::kPacked ? static_cast<int>(32 * 4 / step_bytes(problem, p)) : 0;
   p.parallel = ParallelDim::kMn;
   if (problem.b == BLayout::kNt) {
     p.pack_b = PackB::kStrip;
@@ -188,7 +197,8 @@ void share_out(const MatmulProblem& problem, TransformProgram& p, const Blocking
   p.parallel = ParallelDim::kN;
   if (target.threads == 1) return;
   const bool packs = p.pack_b == PackB::kBlock;
-  const int64_t wanted = ceil_div(packs ? 2 * target.threads : kTasksPerThread * target.threads, problem.batch);
+  int64_t wanted = ceil_div(packs ? 2 * target.threads : kTasksPerThread * target.threads, problem.batch);
+  if (p.dot != Dot::kNone) wanted = std::clamp<int64_t>(n / kDotColumns, target.threads, wanted);
   p.nc = std::min(p.nc, round_up(ceil_div(n, wanted), p.nr));
   const int64_t columns = ceil_div(n, p.nc);
   const bool even = n % p.nc == 0 && columns * problem.batch % target.threads == 0;
@@ -199,24 +209,39 @@ void share_out(const MatmulProblem& problem, TransformProgram& p, const Blocking
   p.parallel = packs ? ParallelDim::kM : ParallelDim::kMn;
 }
 
+// dot(bf16): all columns share a block of A in pairs, of as many rows as its half of L3 (or L2) holds.
+void round_rows(const MatmulProblem& problem, TransformProgram& p, const BlockingCaches& caches) {
+  const int64_t m = std::max<int64_t>(problem.m, 1);
+  p.pack_a = PackA::kPairs;
+  p.order = TileOrder::kJi;
+  p.kc = p.kc < problem.k ? round_up(p.kc, kr_of(p.dot)) : p.kc;
+  p.nc = round_up(std::max<int64_t>(problem.n, 1), p.nr);
+  const int64_t most =
+      fit_multiple(std::min(std::max(caches.l3_share, caches.l2) / 2, kMaxPackedBytes) / (pair_row(p.kc) * 4), p.mr);
+  p.mc = round_up(ceil_div(m, ceil_div(m, most)), p.mr);
+  while (p.mc > p.mr && packed_bytes(problem, p) > kMaxPackedBytes) p.mc -= p.mr;
+}
+
 TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const BlockingTarget& target,
                          int64_t panel) {
   const BlockingCaches& caches = target.caches;
   const int64_t m = std::max<int64_t>(problem.m, 1), n = std::max<int64_t>(problem.n, 1),
                 k = std::max<int64_t>(problem.k, 1);
   const IsaInfo& isa = isa_info(target.isa);
-  const RegisterTile wide = wide_tile(isa, m, n, tile_step(problem, unit_of(problem, isa, panel)),
-                                      std::max(kFewestWideRows, rows_that_fit(problem, caches)));
+  // Rows that are copied collide nowhere.
+  const int64_t rows = p.dot == Dot::kNone ? rows_that_fit(problem, caches) : isa.vector_registers;
+  const RegisterTile wide =
+      wide_tile(isa, m, n, tile_step(problem, unit_of(problem, isa, panel)), std::max(kFewestWideRows, rows));
   const int64_t given = tile_step(problem, panel);
   p.mr = wide.mr;
   p.nr = panel > 0 ? fit_multiple(std::max(wide.nr, given), given) : wide.nr;
   fit_rows(p, isa);
   p.order = TileOrder::kIj;
-  p.unroll_k = static_cast<int>(k <= kShortK ? k : 2);
-  p.prefetch_b = static_cast<int>(8 * 4 / problem.bytes_b());
+  p.unroll_k = static_cast<int>(k <= kShortK ? ceil_div(k, kr_of(p.dot)) : 2);
+  p.prefetch_b = static_cast<int>(8 * 4 / step_bytes(problem, p));
   p.prefetch_next = problem.b == BLayout::kPacked && k * n * problem.bytes_b() > caches.l2;
   p.kc = panel_depth(problem, p, caches);
-  p.pack_a = p.mr > rows_that_fit(problem, caches) && n > p.nr ? PackA::kRows : PackA::kNone;
+  p.pack_a = p.mr > rows && n > p.nr ? PackA::kRows : PackA::kNone;
   if (problem.b == BLayout::kNt || (problem.b == BLayout::kNn && k * n * 4 > small_b(caches))) p.pack_b = PackB::kBlock;
   // Blocks of A of equal size that fit half of this core's share of L3, so that all panels find them there.
   const int64_t most_rows = fit_multiple(std::max(caches.l3_share, caches.l2) / 2 / 4 / p.kc, p.mr);
@@ -225,6 +250,7 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
   const bool one_panel = p.prefetch_next && m <= kSomeRows;
   p.nc =
       std::min(round_up(n, p.nr), one_panel ? p.nr : fit_multiple(caches.l2 * 3 / 8 / problem.bytes_b() / p.kc, p.nr));
+  if (p.dot != Dot::kNone) round_rows(problem, p, caches);
   share_out(problem, p, target);
   fit_workspace(problem, p);
   return p;
@@ -232,15 +258,25 @@ TransformProgram blocked(const MatmulProblem& problem, TransformProgram p, const
 
 }  // namespace
 
+Dot dot_for(const MatmulProblem& problem, std::string_view numerics, const FeatureSet& features, Isa isa) {
+  if (numerics == "bf16") return Dot::kBf16;
+  constexpr int64_t kDeepest = int64_t{1} << 22;  // all of k of any tile's rows fits a workspace, in pairs
+  const bool possible = problem.dtype == DType::kBf16 && problem.b == BLayout::kPacked && problem.k <= kDeepest &&
+                        isa == Isa::kAvx512 && features.has(Feature::kAvx512Bf16);
+  return numerics == "any" && possible ? Dot::kBf16 : Dot::kNone;
+}
+
 TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel) {
   // Few columns leave most of a wide vector idle, and masked: 33x7x1000 takes 7.3 us in AVX-512, 6.1 in AVX2.
-  const bool narrow = target.isa == Isa::kAvx512 && problem.n <= isa_info(Isa::kAvx2).lanes_f32() && panel == 0;
+  const bool narrow = target.isa == Isa::kAvx512 && problem.n <= isa_info(Isa::kAvx2).lanes_f32() && panel == 0 &&
+                      target.dot == Dot::kNone;
   BlockingTarget on = target;
   if (narrow) on.isa = Isa::kAvx2;
   const IsaInfo& isa = isa_info(on.isa);
   TransformProgram p;
   p.isa = on.isa;
   p.lanes = isa.lanes_f32();
+  p.dot = on.dot;
   p.order = TileOrder::kJi;
   p.panel = panel > 0 ? panel : unit_of(problem, isa, panel);
   p = problem.m <= kFewRows ? few_rows(problem, p, on, panel) : blocked(problem, p, on, panel);

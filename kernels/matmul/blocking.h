@@ -14,7 +14,13 @@ struct BlockingTarget {
   Isa isa = Isa::kAvx2;
   BlockingCaches caches;
   int threads = 1;
+  Dot dot = Dot::kNone;
 };
+
+// How a default program multiplies for a caller who allows the classes `numerics` (checked) on a CPU with `features`:
+// by pairs wherever that is allowed, for every m, so that all plans of one matmul read the same panels and give the
+// same class. Where class `bf16` is asked for and cannot be, that is the program's, which then is not legal.
+Dot dot_for(const MatmulProblem& problem, std::string_view numerics, const FeatureSet& features, Isa isa);
 
 // Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already): then
 // it is as legal as panels of that width let it be.

@@ -66,6 +66,14 @@ void rows_any(const float* a, int64_t lda, int64_t rows, const Strip& strip, int
   rows_loop(a, lda, rows, strip, depth, sums);
 }
 
+// The elements of column `column` of packed B from k-step `q` on, as f32 into every 16th element of `to`: `count` of
+// them, in pairs.
+void widen_pairs(const void* b, int64_t first, const PackedB& packed, int64_t k, int64_t q, int64_t column,
+                 int64_t count, float* to) {
+  const auto* halves = static_cast<const uint16_t*>(b) + first;
+  for (int64_t i = 0; i < count; ++i) to[i * kWidth] = bf16_to_f32(halves[packed.index(k, q + i, column)]);
+}
+
 // `count` elements of B from `at` on, `step` apart, as f32 into every 16th element of `to`.
 void widen_column(DType dtype, const void* b, int64_t at, int64_t step, int64_t count, float* to) {
   const auto* halves = static_cast<const uint16_t*>(b) + at;
@@ -98,6 +106,10 @@ Strip strip_of(const MatmulProblem& p, const void* weights, int64_t item, const 
   if (f32 && panel > 0 && panel % kWidth == 0) return {b + (j / panel * p.k + q) * panel + j % panel, panel};
   if (width < kWidth) std::memset(buffer, 0, static_cast<size_t>(depth * kWidth) * sizeof(float));
   for (int64_t c = 0; c < width; ++c) {
+    if (panel > 0 && packed.kr != 1) {
+      widen_pairs(weights, first, packed, p.k, q, j + c, depth, buffer + c);
+      continue;
+    }
     int64_t at = first, step = 1;
     switch (p.b) {
       case BLayout::kNn:
@@ -211,10 +223,11 @@ void fallback_matmul(const MatmulProblem& p, const MatmulOperands& o, const Pack
 
 namespace {
 
+using Lanes [[gnu::vector_size(16)]] = uint16_t;
+
 // 8 rows of 8 elements become columns, by three perfect shuffles.
-void transpose_8x8(const uint16_t* from, int64_t from_row, uint16_t* to, int64_t to_row) {
-  using Lanes [[gnu::vector_size(16)]] = uint16_t;
-  Lanes x[8], y[8];
+void transpose_8x8(const uint16_t* from, int64_t from_row, Lanes (&x)[8]) {
+  Lanes y[8];
   for (int i = 0; i < 8; ++i) std::memcpy(&x[i], from + i * from_row, sizeof(Lanes));
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 4; ++i) {
@@ -223,15 +236,27 @@ void transpose_8x8(const uint16_t* from, int64_t from_row, uint16_t* to, int64_t
     }
     std::copy_n(y, 8, x);
   }
-  for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &x[i], sizeof(Lanes));
+}
+
+// 8 k-steps of 8 columns, of a panel at `to` whose rows of `kr` k-steps are `width` * kr elements long.
+void store_8x8(Lanes (&x)[8], int64_t width, int64_t kr, uint16_t* to) {
+  for (int i = 0; kr == 2 && i < 8; i += 2) {
+    const Lanes low = x[i], high = x[i + 1];
+    x[i] = __builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
+    x[i + 1] = __builtin_shufflevector(low, high, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+  for (int i = 0; i < 8; ++i)
+    std::memcpy(to + (kr == 1 ? i * width : i / 2 * 2 * width + i % 2 * 8), &x[i], sizeof(Lanes));
 }
 
 // Of one panel: rows of nn as they are; rows of nt, which hold consecutive k, in blocks, so that what is read and what
 // is written stays in L1 until whole lines of it were used.
 template <typename Element>
-void pack_panel(const MatmulProblem& source, const Element* b, Element* panel, int64_t width, int64_t column) {
-  const int64_t k = source.k, ldb = source.row_stride_b(), valid = std::min(width, source.n - column);
-  if (source.b == BLayout::kNn) {
+void pack_panel(const MatmulProblem& source, const Element* b, Element* panel, const PackedB& layout, int64_t column) {
+  const int64_t k = source.k, ldb = source.row_stride_b(), width = layout.width, kr = layout.kr;
+  const int64_t valid = std::min(width, source.n - column);
+  const bool nt = source.b == BLayout::kNt;
+  if (!nt && kr == 1) {
     for (int64_t p = 0; p < k; ++p) {
       std::copy_n(b + p * ldb + column, valid, panel + p * width);
       std::fill(panel + p * width + valid, panel + (p + 1) * width, Element{0});
@@ -239,35 +264,41 @@ void pack_panel(const MatmulProblem& source, const Element* b, Element* panel, i
     return;
   }
   constexpr int64_t kBlock = 8;
-  for (int64_t p0 = 0; p0 < k; p0 += kBlock) {
-    const int64_t p1 = std::min(k, p0 + kBlock);
+  for (int64_t p0 = 0; p0 < layout.depth(k); p0 += kBlock) {
+    const int64_t p1 = std::min(layout.depth(k), p0 + kBlock);
     for (int64_t j0 = 0; j0 < width; j0 += kBlock) {
       const int64_t j1 = std::min(width, j0 + kBlock);
       if constexpr (sizeof(Element) == sizeof(uint16_t)) {
-        if (p0 + kBlock <= k && j0 + kBlock <= valid) {
-          transpose_8x8(b + (column + j0) * ldb + p0, ldb, panel + p0 * width + j0, width);
+        if (nt && p0 + kBlock <= k && j0 + kBlock <= valid) {
+          Lanes x[8];
+          transpose_8x8(b + (column + j0) * ldb + p0, ldb, x);
+          store_8x8(x, width, kr, panel + p0 * width + j0 * kr);
           continue;
         }
       }
       for (int64_t j = j0; j < j1; ++j)
-        for (int64_t p = p0; p < p1; ++p) panel[p * width + j] = j < valid ? b[(column + j) * ldb + p] : Element{0};
+        for (int64_t p = p0; p < p1; ++p)
+          panel[layout.index(k, p, j)] =
+              j >= valid || p >= k ? Element{0} : b[nt ? (column + j) * ldb + p : p * ldb + column + j];
     }
   }
 }
 
 template <typename Element>
-void pack_panels(const MatmulProblem& source, const void* b, void* panels, int64_t width, int64_t begin, int64_t end) {
+void pack_panels(const MatmulProblem& source, const void* b, void* panels, const PackedB& layout, int64_t begin,
+                 int64_t end) {
+  const int64_t each = layout.elements(layout.width, source.k);
   for (int64_t q = begin; q < end; ++q)
-    pack_panel(source, static_cast<const Element*>(b), static_cast<Element*>(panels) + q * source.k * width, width,
-               q * width);
+    pack_panel(source, static_cast<const Element*>(b), static_cast<Element*>(panels) + q * each, layout,
+               q * layout.width);
 }
 
 }  // namespace
 
-void fallback_pack_b(const MatmulProblem& source, const void* b, void* panels, int64_t width, int64_t panel_begin,
-                     int64_t panel_end) {
-  is_16bit_float(source.dtype) ? pack_panels<uint16_t>(source, b, panels, width, panel_begin, panel_end)
-                               : pack_panels<float>(source, b, panels, width, panel_begin, panel_end);
+void fallback_pack_b(const MatmulProblem& source, const void* b, void* panels, const PackedB& layout,
+                     int64_t panel_begin, int64_t panel_end) {
+  is_16bit_float(source.dtype) ? pack_panels<uint16_t>(source, b, panels, layout, panel_begin, panel_end)
+                               : pack_panels<float>(source, b, panels, layout, panel_begin, panel_end);
 }
 
 }  // namespace hone::matmul

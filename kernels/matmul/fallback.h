@@ -30,10 +30,10 @@ void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operand
 // All of it, on the calling thread.
 void fallback_matmul(const MatmulProblem& problem, const MatmulOperands& operands, const PackedB& packed = {});
 
-// Packs panels [panel_begin, panel_end) of one batch item of B, given as nn or nt rows (`source.b`), into panels of
-// `width`; `panels` is where panel 0 lies. Writes every element, columns beyond n as zeros. Weights of 16 bits are
-// packed by this alone.
-void fallback_pack_b(const MatmulProblem& source, const void* b, void* panels, int64_t width, int64_t panel_begin,
-                     int64_t panel_end);
+// Packs panels [panel_begin, panel_end) of one batch item of B, given as nn or nt rows (`source.b`), as `layout` says;
+// `panels` is where panel 0 lies. Writes every element, what is beyond n and k as zeros. Weights of 16 bits, the only
+// ones with kr = 2, are packed by this alone.
+void fallback_pack_b(const MatmulProblem& source, const void* b, void* panels, const PackedB& layout,
+                     int64_t panel_begin, int64_t panel_end);
 
 }  // namespace hone::matmul

@@ -7,8 +7,6 @@
 
 #include "engine/base/half.h"
 
-#include "kernels/matmul/program.h"
-
 namespace hone::matmul {
 namespace {
 
@@ -19,8 +17,8 @@ int64_t elements_of(int64_t batch, int64_t stride, int64_t rows, int64_t cols, i
 
 }  // namespace
 
-GuardedOperands::GuardedOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed, int specials)
-    : problem_(problem), random_(seed), values_(random_, specials), specials_(specials) {
+GuardedOperands::GuardedOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed, int specials, Dot dot)
+    : problem_(problem), random_(seed), values_(random_, specials), specials_(specials), dot_(dot) {
   const MatmulProblem& p = problem_;
   operands_.a = matrix(a_, p.batch_stride_a(), p.m, p.k, p.row_stride_a(), true);
   is_16bit_float(p.dtype) ? make_b<uint16_t>(panel) : make_b<float>(panel);
@@ -91,9 +89,10 @@ void GuardedOperands::make_b(int64_t panel) {
   std::vector<Element> rows(static_cast<size_t>(items * p.k * p.n));
   for (Element& e : rows) e = next_weight<Element>();
   source.batch = items;
-  const std::vector<Element> panels = pack_b_reference(source, rows.data(), panel);
+  packed_ = {.width = panel, .kr = kr_of(dot_)};
+  if (items != 1) packed_.batch_stride = packed_.elements(p.n, p.k);
+  const std::vector<Element> panels = pack_b_reference(source, rows.data(), panel, packed_.kr);
   std::copy(panels.begin(), panels.end(), memory(static_cast<int64_t>(panels.size())));
-  packed_ = {.width = panel, .batch_stride = items == 1 ? 0 : packed_elements(p.n, p.k, panel)};
 }
 
 int64_t GuardedOperands::c_elements() const {
@@ -114,7 +113,7 @@ Comparison GuardedOperands::compare_with_reference() const {
   std::vector<float> expected = initial_c_;
   MatmulOperands reference = operands_;
   reference.c = expected.data();
-  ordered_f32(problem_, reference, packed_);
+  class_f32(problem_, reference, packed_, dot_);
   Comparison comparison = compare_bits(problem_, operands_.c, expected.data());
   // What lies between the rows of C was NaN in both; anything else there was written.
   for (int64_t i = 0; i < c_elements(); ++i) {

@@ -9,6 +9,7 @@
 #include "engine/base/guarded_buffer.h"
 #include "engine/base/random.h"
 #include "kernels/matmul/bind.h"
+#include "kernels/matmul/program.h"
 #include "kernels/matmul/reference.h"
 #include "kernels/numeric/trial_values.h"
 
@@ -17,12 +18,12 @@ namespace hone::matmul {
 class GuardedOperands {
  public:
   // `panel`: width of packed panels, used for b=packed only. `specials`: of 1000 values, how many are NaN, infinite,
-  // denormal, zero or huge. Throws std::bad_alloc.
-  GuardedOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed, int specials = 0);
+  // denormal, zero or huge. `dot`: how B is packed, and the class that C is compared in. Throws std::bad_alloc.
+  GuardedOperands(const MatmulProblem& problem, int64_t panel, uint64_t seed, int specials = 0, Dot dot = Dot::kNone);
   GuardedOperands(const GuardedOperands&) = delete;
   GuardedOperands& operator=(const GuardedOperands&) = delete;
 
-  Arguments arguments() const { return bind(problem_, operands_, packed_.batch_stride); }
+  Arguments arguments() const { return bind(problem_, operands_, packed_); }
   const MatmulOperands& operands() const { return operands_; }
   const PackedB& packed() const { return packed_; }
 
@@ -48,6 +49,7 @@ class GuardedOperands {
   Random random_;
   numeric::TrialValues values_;
   int specials_;
+  Dot dot_;
   Buffer a_, b_, c_, bias_, gate_, residual_, row_scale_;
   MatmulOperands operands_;
   PackedB packed_;

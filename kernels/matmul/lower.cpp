@@ -15,6 +15,9 @@
 // with the vectors that are really there and a lane mask on the last; rows beyond the last whole tile are versions of
 // the same body.
 //
+// With dot(bf16) a k-step is two elements of k, a pair: B has pairs in its panels, and the block of A is rounded to
+// pairs in a workspace, whichever way it is used.
+//
 // swiglu: a tile holds gate and up columns of the same outputs, all of k in one pass, and its epilogue reads 32 sums
 // for 16 elements of C.
 #include <fmt/format.h>
@@ -41,7 +44,7 @@ struct Block {
   Affine rows;        // rows in it
   Affine tile;        // first register-tile column (in units of nr)
   Affine full_tiles;  // whole tiles in it
-  Affine k;           // first k
+  Affine k;           // first k-step
   Affine depth;       // k-steps in it
 };
 
@@ -73,6 +76,10 @@ class MatmulLowering {
   }
 
  private:
+  bool pairs() const { return t_.dot == Dot::kBf16; }
+  int64_t k_steps() const { return ceil_div(p_.k, kr_of(t_.dot)); }
+  int64_t kc_steps() const { return ceil_div(t_.kc, kr_of(t_.dot)); }
+  int64_t step_bytes() const { return kr_of(t_.dot) * p_.bytes_b(); }  // of a column of B
   bool has_sum() const { return p_.k > 0 && p_.alpha != 0; }
   bool whole_k() const { return !has_sum() || t_.kc >= p_.k || t_.pack_b == PackB::kStrip; }
   bool has_post() const { return p_.alpha != 1 || p_.beta != 0 || !p_.epilogue.empty(); }
@@ -107,8 +114,8 @@ class MatmulLowering {
     const Affine ldc = std::max<int64_t>(p_.row_stride_c(), 1);
     a_ = argument("A", Scope::kIn, sa, {m_, k}, {std::max<int64_t>(p_.row_stride_a(), 1), 1});
     if (p_.b == BLayout::kPacked) {
-      bm_ = argument("B", Scope::kIn, sb, {ceil_div(n, t_.panel), k, t_.panel},
-                     {std::max<int64_t>(k, 1) * t_.panel, t_.panel, 1}, p_.dtype);
+      bm_ = argument("B", Scope::kIn, sb, {ceil_div(n, t_.panel), k_steps(), t_.panel},
+                     {std::max<int64_t>(k_steps(), 1) * t_.panel, t_.panel, 1}, pairs() ? DType::kS32 : p_.dtype);
     } else {
       const bool nt = p_.b == BLayout::kNt;
       bm_ = argument("B", Scope::kIn, sb, {nt ? n : k, nt ? k : n}, {std::max<int64_t>(p_.row_stride_b(), 1), 1});
@@ -132,6 +139,15 @@ class MatmulLowering {
 
   void declare_packed_blocks() {
     const int64_t depth = round_up(t_.kc, t_.lanes);
+    if (t_.pack_a == PackA::kPairs) {
+      const int64_t row = pair_row(t_.kc);
+      ap_ = b_.buffer({.name = "Ap",
+                       .dtype = DType::kS32,
+                       .scope = Scope::kWorkspace,
+                       .extents = {t_.mc, row},
+                       .strides = {row, 1},
+                       .align = 64});
+    }
     if (t_.pack_a == PackA::kRows) {
       const int64_t a_depth = t_.pack_b == PackB::kStrip ? round_up(p_.k, t_.lanes) : depth;
       ap_ = b_.buffer({.name = "Ap",
@@ -152,8 +168,8 @@ class MatmulLowering {
 
   void declare_registers() {
     const int64_t nv = vectors(t_.nr);
-    const ir::RegType vec{.lanes = t_.lanes};
-    acc_ = b_.reg("acc", vec, {t_.mr, nv});
+    acc_ = b_.reg("acc", {.lanes = t_.lanes}, {t_.mr, nv});
+    const ir::RegType vec{.dtype = pairs() ? DType::kS32 : DType::kF32, .lanes = t_.lanes};
     if (nv <= t_.mr) {
       bv_ = b_.reg("b", vec, {nv});
       av_ = b_.reg("a", vec);
@@ -236,12 +252,13 @@ class MatmulLowering {
   void for_k(Block block, const std::function<void(const Block&)>& body) {
     if (whole_k()) {
       block.k = 0;
-      block.depth = has_sum() ? p_.k : 0;
+      block.depth = has_sum() ? k_steps() : 0;
       return body(block);
     }
-    b_.serial("p", 0, p_.k, t_.kc, [&](Affine p) {
+    const int64_t steps = k_steps(), kc = kc_steps();
+    b_.serial("p", 0, steps, kc, [&](Affine p) {
       block.k = p;
-      block.depth = p_.k % t_.kc == 0 ? Affine(t_.kc) : b_.let_min("kc", {t_.kc, Affine(p_.k) - p});
+      block.depth = steps % kc == 0 ? Affine(kc) : b_.let_min("kc", {kc, Affine(steps) - p});
       body(block);
     });
   }
@@ -250,6 +267,7 @@ class MatmulLowering {
 
   void pack_a(const Block& block) {
     if (!has_sum() || t_.pack_a == PackA::kNone) return;
+    if (pairs()) return round_a(block);
     const RegId v = b_.reg("pa", {.lanes = t_.lanes});
     const RegId mask = b_.reg("pam", {.lanes = t_.lanes, .mask = true});
     const bool constant = block.depth.is_constant();
@@ -265,6 +283,36 @@ class MatmulLowering {
       b_.if_ge_zero(block.depth - whole - 1, [&] {
         b_.lane_mask(Builder::at(mask), block.depth - whole);
         copy(whole, Builder::at(mask));
+      });
+    });
+  }
+
+  // Rows of A as pairs, two vectors to one. What lies beyond k becomes zero.
+  void round_a(const Block& block) {
+    const RegId low = b_.reg("pl", {.lanes = t_.lanes}), high = b_.reg("ph", {.lanes = t_.lanes});
+    const RegId pair = b_.reg("pp", {.dtype = DType::kS32, .lanes = t_.lanes});
+    const RegId some = b_.reg("pm", {.lanes = t_.lanes, .mask = true}),
+                more = b_.reg("pn", {.lanes = t_.lanes, .mask = true});
+    const int64_t wide = int64_t{2} * t_.lanes;
+    const Affine first = block.k * 2;
+    const bool constant = block.depth.is_constant() && (whole_k() || p_.k % 2 == 0);
+    const Affine elements = constant ? Affine(std::min(block.depth.constant() * 2, p_.k))
+                                     : b_.let_min("ke", {block.depth * 2, Affine(p_.k) - first});
+    const Affine vectors = constant ? Affine(elements.constant() / wide) : b_.let_floor_div("kv", elements, wide);
+    const Affine rest = elements - vectors * wide;
+    b_.serial("r", 0, block.rows, 1, [&](const Affine& r) {
+      auto round = [&](const Affine& v, RegRef low_mask, RegRef high_mask) {
+        b_.load(Builder::at(low), at(a_, {block.row + r, first + v * wide}), low_mask);
+        b_.load(Builder::at(high), at(a_, {block.row + r, first + v * wide + t_.lanes}), high_mask);
+        b_.pairs(Builder::at(pair), Builder::at(low), Builder::at(high));
+        b_.store(at(ap_, {r, v * t_.lanes}), Builder::at(pair));
+      };
+      b_.serial("kv", 0, vectors, 1, [&](const Affine& v) { round(v, {}, {}); });
+      if (constant && rest.constant() == 0) return;
+      b_.if_ge_zero(rest - 1, [&] {
+        b_.lane_mask(Builder::at(some), rest);
+        b_.lane_mask(Builder::at(more), rest - t_.lanes);
+        round(vectors, Builder::at(some), Builder::at(more));
       });
     });
   }
@@ -338,7 +386,7 @@ class MatmulLowering {
     }
     if (!has_post()) return;
     if (whole_k()) return epilogue(block, tile, left);
-    b_.if_ge_zero(block.k + t_.kc - p_.k, [&] { epilogue(block, tile, left); });
+    b_.if_ge_zero(block.k + kc_steps() - k_steps(), [&] { epilogue(block, tile, left); });
   }
 
   void sums(const Block& block, const Tile& tile, const Affine& rows) {
@@ -415,7 +463,7 @@ class MatmulLowering {
       prefetch(block, tile, k, kk, v);
     };
     auto load_a = [&](const Affine& r, RegRef dst) {
-      const bool packed = t_.pack_a == PackA::kRows;
+      const bool packed = t_.pack_a != PackA::kNone;
       const Affine k_in_pack = t_.pack_b == PackB::kStrip ? k + kk : kk;
       b_.broadcast(dst, packed ? at(ap_, {tile.row_in_block + r, k_in_pack})
                                : at(a_, {block.row + tile.row_in_block + r, k + kk}));
@@ -424,16 +472,19 @@ class MatmulLowering {
       for (int64_t v = 0; v < nv; ++v) load_b(v, Builder::at(bv_, {v}));
       b_.unroll("r", 0, rows, 1, [&](Affine r) {
         load_a(r, Builder::at(av_));
-        for (int64_t v = 0; v < nv; ++v) b_.fma(acc(r, v), Builder::at(av_), Builder::at(bv_, {v}), acc(r, v));
+        for (int64_t v = 0; v < nv; ++v) multiply(acc(r, v), Builder::at(av_), Builder::at(bv_, {v}));
       });
       return;
     }
     b_.unroll("r", 0, rows, 1, [&](Affine r) { load_a(r, Builder::at(av_, {r})); });
     for (int64_t v = 0; v < nv; ++v) {
       load_b(v, Builder::at(bv_));
-      b_.unroll("r", 0, rows, 1,
-                [&](Affine r) { b_.fma(acc(r, v), Builder::at(av_, {r}), Builder::at(bv_), acc(r, v)); });
+      b_.unroll("r", 0, rows, 1, [&](Affine r) { multiply(acc(r, v), Builder::at(av_, {r}), Builder::at(bv_)); });
     }
+  }
+
+  void multiply(const RegRef& sum, const RegRef& a, const RegRef& b) {
+    pairs() ? b_.dot_pairs(sum, a, b, sum) : b_.fma(sum, a, b, sum);
   }
 
   Access b_at(const Block& block, const Tile& tile, const Affine& k, const Affine& kk, int64_t v) const {
@@ -447,15 +498,15 @@ class MatmulLowering {
 
   // One hint per cache line of B (64 bytes), where B is streamed from outside.
   void prefetch(const Block& block, const Tile& tile, const Affine& k, const Affine& kk, int64_t v) {
-    if (t_.prefetch_b == 0 || t_.pack_b == PackB::kStrip || p_.dtype != DType::kF32) return;
+    if (t_.prefetch_b == 0 || t_.pack_b == PackB::kStrip || step_bytes() != 4) return;
     if (v * t_.lanes * 4 % kLineBytes == 0) b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b, v), 0);
   }
 
-  // The same for 16-bit weights, of which a k-step of a panel is part of a line: hints for `unroll_k` steps at once,
-  // one for each line of each panel.
+  // The same where a k-step of a panel is part of a line (16-bit weights, not in pairs): hints for `unroll_k` steps at
+  // once, one for each line of each panel.
   void prefetch_lines(const Block& block, const Tile& tile, const Affine& k, const Affine& kk) {
-    if (t_.prefetch_b == 0 || p_.dtype == DType::kF32) return;
-    const int64_t line = kLineBytes / p_.bytes_b();
+    if (t_.prefetch_b == 0 || step_bytes() == 4) return;
+    const int64_t line = kLineBytes / step_bytes();
     for (int64_t first = 0; first < round_up(tile.cols, t_.lanes); first += t_.panel)
       for (int64_t e = 0; e < t_.unroll_k * t_.panel; e += line)
         b_.prefetch(b_at(block, tile, k, kk + t_.prefetch_b + e / t_.panel, (first + e % t_.panel) / t_.lanes), 0);
@@ -475,22 +526,22 @@ class MatmulLowering {
     Affine next_tile = block.tile + tile.tile_in_block + (tile_by_tile ? 1 : block_tiles());
     Affine next_k = k;
     // Where the loop over k is the inner one, the same panels come next, further down, and other ones after the last.
-    if (!tile_by_tile && t_.kc < p_.k && t_.parallel != ParallelDim::kM) {
-      const int64_t passes_end = round_up(p_.k, t_.kc);
-      const Affine last = b_.let_floor_div("kl", k + t_.kc, passes_end);
+    if (const int64_t kc = kc_steps(); !tile_by_tile && kc < k_steps() && t_.parallel != ParallelDim::kM) {
+      const int64_t passes_end = round_up(k_steps(), kc);
+      const Affine last = b_.let_floor_div("kl", k + kc, passes_end);
       next_tile = block.tile + tile.tile_in_block + last * block_tiles();
-      next_k = k + t_.kc - last * passes_end;
+      next_k = k + kc - last * passes_end;
     }
     const int64_t share = ceil_div(t_.panel, t_.mc / t_.mr);
     const Affine row_tile = b_.let_floor_div("rt", tile.row_in_block, t_.mr);
-    return {next_tile * per_tile, next_k, row_tile * (t_.kc * share), share};
+    return {next_tile * per_tile, next_k, row_tile * (kc_steps() * share), share};
   }
 
   // Hints for `unroll_k` steps from kk. All row tiles of a block pass over the same panels, so each of them announces
   // its share of the next ones: a run of k in each panel.
   void announce(const NextPanels& next, const Affine& kk) {
     for (int64_t q = 0; q < t_.nr / t_.panel; ++q) {
-      for (int64_t c = 0; c < t_.unroll_k * next.share; c += kLineBytes / p_.bytes_b())
+      for (int64_t c = 0; c < t_.unroll_k * next.share; c += kLineBytes / step_bytes())
         b_.prefetch(at(bm_, {next.first + q, next.k, next.offset + kk * next.share + c}), 1);
     }
   }

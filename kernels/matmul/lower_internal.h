@@ -16,6 +16,13 @@ namespace hone::matmul {
 // the next block, which where the loop over k is the inner one lie further down in the same panels.
 inline bool announces_next_tile(const TransformProgram& p) { return p.order == TileOrder::kJi && p.nc > p.nr; }
 
+// Pairs from one row to the next of a block of A in pairs (pack_a), kc k-steps wide: whole vectors, and an odd number
+// of cache lines, so that rows of a tile never share the sets of L1.
+constexpr int64_t pair_row(int64_t kc) {
+  constexpr int64_t kLine = 16;
+  return (ceil_div(ceil_div(kc, 2), kLine) | 1) * kLine;
+}
+
 // Where the elements of a strip of B come from and where the packed strip goes. Coordinates: p counts k-rows from the
 // start of the strip, c columns.
 struct StripCopy {

@@ -35,13 +35,15 @@ struct Op {
     return static_cast<double>(p.bytes_b()) * static_cast<double>(p.n) * static_cast<double>(p.k);
   }
 
-  static std::string numerics(const Program&) { return "ordered"; }
+  static std::string numerics(const Program& program) { return std::string(matmul::numerics(program)); }
+  static FeatureSet features(const Program& program) { return matmul::features(program); }
   static Status check_numerics(std::string_view wanted) {
-    if (numerics_allowed(wanted, "ordered")) return {};
-    return invalid_argument("matmul has no numerics class '" + printable(wanted) + "': ordered, any or default");
+    if (numerics_allowed(wanted, "ordered") || wanted == "bf16") return {};
+    return invalid_argument("matmul has no numerics class '" + printable(wanted) +
+                            "': ordered (the default), bf16 (weights of bf16 only) or any");
   }
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
-    return offered == "ordered" && (wanted.empty() || wanted == "default" || wanted == "any" || wanted == "ordered");
+    return wanted == "any" || offered == (wanted.empty() || wanted == "default" ? "ordered" : wanted);
   }
 
   static std::string precompiled_class(std::string_view wanted) {
@@ -49,7 +51,10 @@ struct Op {
   }
 
   static Program default_program(const Problem& p, const op::DefaultTarget& target) {
-    const BlockingTarget blocking{.isa = target.isa, .caches = target.caches, .threads = target.threads};
+    const BlockingTarget blocking{.isa = target.isa,
+                                  .caches = target.caches,
+                                  .threads = target.threads,
+                                  .dot = dot_for(p, target.numerics, target.features, target.isa)};
     return matmul::default_program(p, blocking, target.panel);
   }
   static op::AdaptedOf<Program> adapt(const Problem& p, const Problem& tuned, const Program& program, int64_t panel) {

@@ -83,7 +83,9 @@ void StripPacker::transpose_block(const StripCopy& copy, Affine p, int64_t c0, R
   for (int64_t r = 0; r < store_rows; ++r) b_.store(copy.dst(p + r, c0), Builder::at(columns, {r}));
 }
 
-int64_t packed_elements(int64_t n, int64_t k, int64_t panel) { return round_up(n, panel) * k; }
+int64_t packed_elements(int64_t n, int64_t k, int64_t panel, int64_t kr) {
+  return round_up(n, panel) * round_up(k, kr);
+}
 
 Result<ir::Kernel> lower_pack_b(const MatmulProblem& source, int64_t panel, Isa isa) {
   HONE_RETURN_IF_ERROR(validate(source));

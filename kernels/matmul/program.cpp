@@ -14,7 +14,7 @@ namespace hone::matmul {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOrderNames = {"ji", "ij"};
-constexpr std::array<std::string_view, 2> kPackANames = {"none", "rows"};
+constexpr std::array<std::string_view, 3> kPackANames = {"none", "rows", "pairs"};
 constexpr std::array<std::string_view, 3> kPackBNames = {"none", "block", "strip"};
 constexpr std::array<std::string_view, 3> kParallelNames = {"m", "n", "mn"};
 
@@ -57,15 +57,31 @@ Status check_pairs(const MatmulProblem& problem, const TransformProgram& p) {
   return {};
 }
 
+Status check_dot(const MatmulProblem& problem, const TransformProgram& p) {
+  if ((p.dot == Dot::kBf16) != (p.pack_a == PackA::kPairs))
+    return unsupported("dot(bf16) and pack_a(pairs) need each other");
+  if (p.dot == Dot::kNone) return {};
+  constexpr int kLanes = 16;
+  if (problem.dtype != DType::kBf16)
+    return unsupported(fmt::format("dot(bf16) is for weights of bf16, not of {}", dtype_name(problem.dtype)));
+  if (p.lanes != kLanes)
+    return unsupported(fmt::format("dot(bf16) needs AVX512_BF16, vectors of {} lanes: {} has {}", kLanes,
+                                   isa_info(p.isa).name, p.lanes));
+  if (p.kc % kr_of(p.dot) != 0 && p.kc < problem.k)
+    return unsupported(fmt::format("kc={} cuts a pair of dot(bf16): it must be even, or all of k", p.kc));
+  return {};
+}
+
 }  // namespace
 
 std::string to_string(const TransformProgram& p) {
   return fmt::format(
-      "vectorize({},{}) register_tile({},{}) tile({},{},{}) order({}) pack_a({}) pack_b({}) panel({}) unroll_k({}) "
+      "vectorize({},{}){} register_tile({},{}) tile({},{},{}) order({}) pack_a({}) pack_b({}) panel({}) unroll_k({}) "
       "prefetch_b({}){}{} parallel({})",
-      isa_info(p.isa).name, p.lanes, p.mr, p.nr, p.mc, p.nc, p.kc, kOrderNames[static_cast<size_t>(p.order)],
-      kPackANames[static_cast<size_t>(p.pack_a)], kPackBNames[static_cast<size_t>(p.pack_b)], p.panel, p.unroll_k,
-      p.prefetch_b, p.prefetch_next ? " prefetch_next(1)" : "", p.prefetch_c ? " prefetch_c(1)" : "",
+      isa_info(p.isa).name, p.lanes, p.dot == Dot::kNone ? "" : " dot(bf16)", p.mr, p.nr, p.mc, p.nc, p.kc,
+      kOrderNames[static_cast<size_t>(p.order)], kPackANames[static_cast<size_t>(p.pack_a)],
+      kPackBNames[static_cast<size_t>(p.pack_b)], p.panel, p.unroll_k, p.prefetch_b,
+      p.prefetch_next ? " prefetch_next(1)" : "", p.prefetch_c ? " prefetch_c(1)" : "",
       kParallelNames[static_cast<size_t>(p.parallel)]);
 }
 
@@ -78,6 +94,13 @@ Result<TransformProgram> parse_program(std::string_view program) {
   if (!isa) return text::program_error(program, vectorize->column, fmt::format("unknown ISA '{}'", vectorize->args[0]));
   p.isa = *isa;
   HONE_RETURN_IF_ERROR(reader.integer(*vectorize, 1, 1, &p.lanes));
+
+  HONE_ASSIGN_OR_RETURN(const text::Step* dot, reader.optional("dot", 1));
+  if (dot != nullptr) {
+    if (dot->args[0] != "bf16")
+      return text::program_error(program, dot->column, fmt::format("dot takes bf16, got '{}'", dot->args[0]));
+    p.dot = Dot::kBf16;
+  }
 
   HONE_ASSIGN_OR_RETURN(const text::Step* tile, reader.next("register_tile", 2));
   HONE_RETURN_IF_ERROR(reader.integer<int64_t>(*tile, 0, 1, &p.mr));
@@ -112,6 +135,12 @@ int64_t tile_registers(const TransformProgram& p) {
   return p.mr * nv + std::min(nv, p.mr) + 1;
 }
 
+std::string_view numerics(const TransformProgram& p) { return p.dot == Dot::kNone ? "ordered" : "bf16"; }
+
+FeatureSet features(const TransformProgram& p) {
+  return p.dot == Dot::kNone ? FeatureSet() : FeatureSet{Feature::kAvx512Bf16};
+}
+
 Status legal(const MatmulProblem& problem, const TransformProgram& p) {
   HONE_RETURN_IF_ERROR(validate(problem));
   HONE_RETURN_IF_ERROR(check_shape_of_tiles(p));
@@ -124,6 +153,7 @@ Status legal(const MatmulProblem& problem, const TransformProgram& p) {
   if (packed && p.panel % p.lanes != 0)
     return unsupported(fmt::format("panel={} is not a multiple of {} lanes", p.panel, p.lanes));
   if (packed && p.pack_b != PackB::kNone) return unsupported("b=packed is packed already: pack_b must be none");
+  HONE_RETURN_IF_ERROR(check_dot(problem, p));
   if (problem.b == BLayout::kNt && p.pack_b == PackB::kNone)
     return unsupported("b=nt cannot be read in place by vectors along n: pack_b must be block or strip");
   if (problem.beta != 0 && p.pack_b != PackB::kStrip && p.kc < problem.k)
@@ -152,6 +182,7 @@ int64_t packed_bytes(const MatmulProblem& problem, const TransformProgram& progr
     fits = fits && !__builtin_mul_overflow(rows, round_up(depth, p.lanes) * 4, &bytes) &&
            !__builtin_add_overflow(total, bytes, &total);
   };
+  if (p.pack_a == PackA::kPairs) add(p.mc, pair_row(p.kc));
   // Strips of B come and go inside a tile, whose rows of A are packed once for all of k.
   if (p.pack_a == PackA::kRows) add(p.mc, p.pack_b == PackB::kStrip ? std::max<int64_t>(problem.k, 1) : p.kc);
   if (p.pack_b != PackB::kNone) add(p.pack_b == PackB::kBlock ? p.nc : p.nr, p.kc);
@@ -195,7 +226,8 @@ TransformProgram lowering_identity(const MatmulProblem& problem, const Transform
 }
 
 std::string kernel_name(const MatmulProblem& problem, const TransformProgram& p) {
-  return fmt::format("matmul_f32_{}_f32_{}x{}_{}", dtype_name(problem.dtype), p.mr, p.nr, isa_info(p.isa).name);
+  return fmt::format("matmul_{}_{}_f32_{}x{}_{}", p.dot == Dot::kNone ? "f32" : "bf16", dtype_name(problem.dtype), p.mr,
+                     p.nr, isa_info(p.isa).name);
 }
 
 }  // namespace hone::matmul

@@ -3,6 +3,12 @@
 // Text (canonical, one line, steps in this order):
 //   vectorize(avx512,16) register_tile(14,32) tile(112,512,384) order(ji) pack_a(rows) pack_b(block) panel(16)
 //   unroll_k(1) prefetch_b(8) prefetch_next(1) prefetch_c(1) parallel(mn)      prefetch_next, prefetch_c: absent when 0
+// and dot(bf16) after vectorize, absent in class `ordered`. It selects the numerics class `bf16`: A is rounded to bf16,
+//   T = +0; for t ascending: T = fma(a[2t], b[2t], fma(a[2t + 1], b[2t + 1], T))      what is beyond k is 0
+// each fma rounded to f32, denormal operands and results flushed to zero (kernels/ir/bf16_pairs.h): what vdpbf16ps does
+// in one instruction, twice the products of an fma. Everything after the sum is as in class `ordered`. Where a step of
+// a program counts k-steps it counts such pairs then, except kc.
+//
 // Applied to a problem it gives the same LoopIR every time; a program that does not fit a problem is refused with the
 // reason.
 #pragma once
@@ -15,6 +21,7 @@
 #include "engine/base/isa.h"
 #include "engine/base/status.h"
 #include "kernels/ir/ir.h"
+#include "kernels/matmul/operands.h"
 #include "kernels/matmul/problem.h"
 
 namespace hone::matmul {
@@ -25,8 +32,17 @@ enum class TileOrder : uint8_t { kJi, kIj };
 
 enum class PackA : uint8_t {
   kNone,
-  kRows,  // copies an mc x kc block row by row: the rows of a tile stop sharing cache sets when lda is a power of two
+  kRows,   // copies an mc x kc block row by row: the rows of a tile stop sharing cache sets when lda is a power of two
+  kPairs,  // the same, rounded to pairs of bf16: what dot(bf16) multiplies, with it alone and always
 };
+
+// How products are summed: what selects the numerics class.
+enum class Dot : uint8_t {
+  kNone,  // one fma each. Class `ordered`
+  kBf16,  // pairs of bf16. Class `bf16`; needs weights of bf16, AVX512_BF16
+};
+// k-steps of a column that lie side by side in packed panels.
+constexpr int64_t kr_of(Dot dot) { return dot == Dot::kBf16 ? 2 : 1; }
 
 enum class PackB : uint8_t {
   kNone,   // read where it is: nn rows, or panels packed beforehand
@@ -41,6 +57,7 @@ enum class ParallelDim : uint8_t { kM, kN, kMn };
 struct TransformProgram {
   Isa isa = Isa::kAvx2;
   int lanes = 8;
+  Dot dot = Dot::kNone;
   int64_t mr = 6, nr = 16;               // register tile, nr a multiple of lanes
   int64_t mc = 72, nc = 1024, kc = 256;  // block sizes, mc a multiple of mr, nc of nr
   TileOrder order = TileOrder::kJi;
@@ -70,6 +87,13 @@ int64_t packed_bytes(const MatmulProblem& problem, const TransformProgram& progr
 // Vector registers that the innermost loop needs: accumulators, the smaller side of the tile, one for the larger side.
 int64_t tile_registers(const TransformProgram& program);
 
+// "ordered" or "bf16".
+std::string_view numerics(const TransformProgram& program);
+// How B is to be packed for it, b=packed.
+inline PackedB layout_of(const TransformProgram& p) { return {.width = p.panel, .kr = kr_of(p.dot)}; }
+// Features of a CPU that its code needs beyond those of its ISA.
+FeatureSet features(const TransformProgram& program);
+
 // ok, or unsupported/invalid_argument with the rule and the numbers ("avx2: tile 14x32 needs 59 vector registers, has
 // 16").
 Status legal(const MatmulProblem& problem, const TransformProgram& program);
@@ -84,7 +108,7 @@ TransformProgram canonical(const MatmulProblem& problem, TransformProgram progra
 // legal itself.
 TransformProgram lowering_identity(const MatmulProblem& problem, const TransformProgram& program);
 
-// "matmul_f32_f32_f32_14x32_avx512"
+// "matmul_f32_f32_f32_14x32_avx512": A as it is multiplied, B, C, tile, ISA
 std::string kernel_name(const MatmulProblem& problem, const TransformProgram& program);
 
 // Argument order of the lowered kernel: a, b, c, then bias, gate, residual as far as the epilogue uses them.
@@ -94,6 +118,7 @@ Result<ir::Kernel> lower(const MatmulProblem& problem, const TransformProgram& p
 // Packing of a constant B into panels: arguments src (nn or nt, row stride ldb of `source`), dst
 // [ceil(n/panel)][k][panel], columns beyond n are zero. No params; one task per panel.
 Result<ir::Kernel> lower_pack_b(const MatmulProblem& source, int64_t panel, Isa isa);
-int64_t packed_elements(int64_t n, int64_t k, int64_t panel);
+// Of one batch item.
+int64_t packed_elements(int64_t n, int64_t k, int64_t panel, int64_t kr = 1);
 
 }  // namespace hone::matmul

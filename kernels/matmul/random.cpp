@@ -22,6 +22,10 @@ void pair_columns(MatmulProblem& p, Random& random) {
   if (bias) p.epilogue.insert(p.epilogue.begin(), EpilogueOp::kBias);
 }
 
+bool dot_possible(const MatmulProblem& problem, const TransformProgram& p) {
+  return problem.dtype == DType::kBf16 && p.isa == Isa::kAvx512;
+}
+
 }  // namespace
 
 MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
@@ -55,7 +59,8 @@ MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits) {
   return p;
 }
 
-TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std::optional<Isa> isa, bool small) {
+TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std::optional<Isa> isa, bool small,
+                                FeatureSet allowed) {
   Random random(seed);
   auto below = [&](int64_t n) { return random.below(n); };
   for (;;) {
@@ -72,6 +77,10 @@ TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std
     if (problem.beta != 0 || problem.swiglu()) p.kc = std::max<int64_t>(problem.k, 1);
     p.order = static_cast<TileOrder>(below(2));
     p.pack_a = static_cast<PackA>(below(2));
+    if (allowed.has(Feature::kAvx512Bf16) && dot_possible(problem, p) && below(2) == 0) {
+      p.dot = Dot::kBf16, p.pack_a = PackA::kPairs;
+      p.kc = round_up(p.kc, kr_of(p.dot));
+    }
     p.pack_b = problem.b == BLayout::kPacked ? PackB::kNone : static_cast<PackB>(below(3));
     p.panel = p.lanes * (1 + below(p.nr / p.lanes));
     p.unroll_k = static_cast<int>(1 + below(4));

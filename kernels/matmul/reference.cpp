@@ -1,10 +1,13 @@
-// Slow and obvious. Nothing here is shared with a kernel except the scalar activations, which define the bits.
+// Slow and obvious. Nothing here is shared with a kernel except the scalar activations and the scalar product of pairs,
+// which define the bits.
 #include "kernels/matmul/reference.h"
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 
+#include "kernels/ir/bf16_pairs.h"
 #include "kernels/math/scalar_ops.h"
 
 namespace hone::matmul {
@@ -23,7 +26,7 @@ int64_t index_b(const MatmulProblem& p, const PackedB& packed, int64_t item, int
     case BLayout::kNt:
       return item * p.batch_stride_b() + j * p.row_stride_b() + q;
     case BLayout::kPacked:
-      return item * packed.batch_stride + ((j / packed.width) * p.k + q) * packed.width + j % packed.width;
+      return item * packed.batch_stride + packed.index(p.k, q, j);
   }
   return 0;
 }
@@ -109,36 +112,41 @@ float apply(EpilogueOp op, const MatmulOperands& o, int64_t i, int64_t j, int64_
   return v;
 }
 
-Bounded sum_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
-                int64_t j) {
-  double sum = 0, magnitude = 0;
+// What a sum is made of besides the problem.
+struct Sum {
+  const PackedB& packed;
+  Dot dot;
+};
+
+Bounded sum_f64(const MatmulProblem& p, const MatmulOperands& o, const Sum& s, int64_t item, int64_t i, int64_t j) {
+  double sum = 0, magnitude = 0, operands = 0;
   for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
-    const double product =
-        static_cast<double>(o.a[index_a(p, item, i, q)]) * element_b(p.dtype, o.b, index_b(p, packed, item, q, j));
-    sum += product;
-    magnitude += std::fabs(product);
+    const double a = o.a[index_a(p, item, i, q)], b = element_b(p.dtype, o.b, index_b(p, s.packed, item, q, j));
+    sum += a * b;
+    magnitude += std::fabs(a * b);
+    operands += std::fabs(a) + std::fabs(b) + 2;
   }
   const double k = static_cast<double>(p.k);
   // The sum in double has an error too, 2^29 times smaller per operation.
   // From 2^24 roundings on nothing is known. Not infinite: times a magnitude of 0 it must be 0.
   const double gamma = k * kU < 1 ? k * kU / (1 - k * kU) : 0x1p500;
   Bounded x{sum, gamma * magnitude * (1 + 1e-6) + k * 0x1p-149};
+  if (s.dot == Dot::kBf16) x.e += 0x1p-8 * (magnitude + x.e) + 0x1p-126 * operands;
   if (p.alpha != 1) x.round(p.alpha * x.v, std::fabs(p.alpha) * x.e);
   return x;
 }
 
-Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
-                    int64_t j) {
+Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const Sum& s, int64_t item, int64_t i, int64_t j) {
   const int64_t column = p.swiglu() ? gate_column(j) : j;
   const int64_t at_c = index_c(p, item, i, j);
-  Bounded x = sum_f64(p, o, packed, item, i, column);
+  Bounded x = sum_f64(p, o, s, item, i, column);
   if (p.beta != 0) x.round(x.v + static_cast<double>(p.beta) * o.c[at_c], x.e);
   for (EpilogueOp op : p.epilogue) {
     if (op != EpilogueOp::kSwiglu) {
       apply(op, o, i, column, at_c, &x);
       continue;
     }
-    Bounded up = sum_f64(p, o, packed, item, i, up_column(j));
+    Bounded up = sum_f64(p, o, s, item, i, up_column(j));
     for (EpilogueOp before : {EpilogueOp::kRowScale, EpilogueOp::kBias})
       if (p.has(before)) apply(before, o, i, up_column(j), at_c, &up);
     x.activation(silu(x.v));
@@ -147,27 +155,38 @@ Bounded element_f64(const MatmulProblem& p, const MatmulOperands& o, const Packe
   return x;
 }
 
-float sum_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
-              int64_t j) {
+// Class `bf16`, of k-steps q and q + 1. Rounding leaves B as it is: its elements are bf16, or were.
+float add_pair(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
+               int64_t q, int64_t j, float v) {
+  uint16_t a[2] = {}, b[2] = {};
+  for (int64_t h = 0; h < 2 && q + h < p.k; ++h) {
+    a[h] = ir::round_to_bf16(std::bit_cast<uint32_t>(o.a[index_a(p, item, i, q + h)]));
+    b[h] = ir::round_to_bf16(std::bit_cast<uint32_t>(element_b(p.dtype, o.b, index_b(p, packed, item, q + h, j))));
+  }
+  return ir::dot_bf16_pairs(ir::bf16_pair(a[0], a[1]), ir::bf16_pair(b[0], b[1]), v);
+}
+
+float sum_f32(const MatmulProblem& p, const MatmulOperands& o, const Sum& s, int64_t item, int64_t i, int64_t j) {
   float v = 0;
-  for (int64_t q = 0; p.alpha != 0 && q < p.k; ++q) {
-    v = std::fma(o.a[index_a(p, item, i, q)], element_b(p.dtype, o.b, index_b(p, packed, item, q, j)), v);
+  for (int64_t q = 0; p.alpha != 0 && q < p.k; q += kr_of(s.dot)) {
+    v = s.dot == Dot::kBf16
+            ? add_pair(p, o, s.packed, item, i, q, j, v)
+            : std::fma(o.a[index_a(p, item, i, q)], element_b(p.dtype, o.b, index_b(p, s.packed, item, q, j)), v);
   }
   return p.alpha != 1 ? p.alpha * v : v;
 }
 
-float element_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, int64_t item, int64_t i,
-                  int64_t j) {
+float element_f32(const MatmulProblem& p, const MatmulOperands& o, const Sum& s, int64_t item, int64_t i, int64_t j) {
   const int64_t column = p.swiglu() ? gate_column(j) : j;
   const int64_t at_c = index_c(p, item, i, j);
-  float v = sum_f32(p, o, packed, item, i, column);
+  float v = sum_f32(p, o, s, item, i, column);
   if (p.beta != 0) v = std::fma(p.beta, o.c[at_c], v);
   for (EpilogueOp op : p.epilogue) {
     if (op != EpilogueOp::kSwiglu) {
       v = apply(op, o, i, column, at_c, v);
       continue;
     }
-    float up = sum_f32(p, o, packed, item, i, up_column(j));
+    float up = sum_f32(p, o, s, item, i, up_column(j));
     for (EpilogueOp before : {EpilogueOp::kRowScale, EpilogueOp::kBias})
       if (p.has(before)) up = apply(before, o, i, up_column(j), at_c, up);
     v = math::scalar_activation(math::Activation::kSilu, v) * up;
@@ -184,40 +203,44 @@ void each_element(const MatmulProblem& p, const Body& body) {
 
 }  // namespace
 
-Reference reference_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
+Reference reference_f64(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, Dot dot) {
   Reference r;
   r.value.reserve(static_cast<size_t>(p.batch * p.m * p.columns()));
   r.bound.reserve(static_cast<size_t>(p.batch * p.m * p.columns()));
   each_element(p, [&](int64_t item, int64_t i, int64_t j) {
-    const Bounded x = element_f64(p, o, packed, item, i, j);
+    const Bounded x = element_f64(p, o, {packed, dot}, item, i, j);
     r.value.push_back(x.v);
     r.bound.push_back(x.e);
   });
   return r;
 }
 
-void ordered_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
+void class_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed, Dot dot) {
   each_element(p, [&](int64_t item, int64_t i, int64_t j) {
-    o.c[index_c(p, item, i, j)] = element_f32(p, o, packed, item, i, j);
+    o.c[index_c(p, item, i, j)] = element_f32(p, o, {packed, dot}, item, i, j);
   });
 }
 
+void ordered_f32(const MatmulProblem& p, const MatmulOperands& o, const PackedB& packed) {
+  class_f32(p, o, packed, Dot::kNone);
+}
+
 template <typename Element>
-std::vector<Element> pack_b_reference(const MatmulProblem& source, const Element* b, int64_t width) {
-  const PackedB packed{width, 0};
+std::vector<Element> pack_b_reference(const MatmulProblem& source, const Element* b, int64_t width, int64_t kr) {
+  const PackedB packed{width, 0, kr};
   const int64_t items = source.batch_stride_b() == 0 ? 1 : source.batch;
   const int64_t each = packed.elements(source.n, source.k);
   std::vector<Element> panels(static_cast<size_t>(items * each), Element{0});
   for (int64_t item = 0; item < items; ++item)
     for (int64_t q = 0; q < source.k; ++q)
       for (int64_t j = 0; j < source.n; ++j) {
-        const int64_t at = item * each + ((j / width) * source.k + q) * width + j % width;
+        const int64_t at = item * each + packed.index(source.k, q, j);
         panels[static_cast<size_t>(at)] = b[index_b(source, packed, item, q, j)];
       }
   return panels;
 }
-template std::vector<float> pack_b_reference(const MatmulProblem&, const float*, int64_t);
-template std::vector<uint16_t> pack_b_reference(const MatmulProblem&, const uint16_t*, int64_t);
+template std::vector<float> pack_b_reference(const MatmulProblem&, const float*, int64_t, int64_t);
+template std::vector<uint16_t> pack_b_reference(const MatmulProblem&, const uint16_t*, int64_t, int64_t);
 
 Comparison compare(const MatmulProblem& p, const float* c, const Reference& reference) {
   numeric::Mismatches found;

@@ -10,10 +10,11 @@ namespace {
 class MatmulTrial final : public op::Trial {
  public:
   MatmulTrial(const MatmulProblem& problem, const TransformProgram& program, Random random)
-      : specials_(random.one_of({0, 0, 2, 30, 300})), planned_(problem, program.panel, random.next(), specials_) {
+      : specials_(random.one_of({0, 0, 2, 30, 300})),
+        planned_(problem, program.panel, random.next(), specials_, program.dot) {
     MatmulProblem other = problem;
     other.m = random.between(0, 2 * program.mr + 1);
-    if (validate(other).ok()) other_.emplace(other, program.panel, random.next(), specials_);
+    if (validate(other).ok()) other_.emplace(other, program.panel, random.next(), specials_, program.dot);
     arguments_.push_back(planned_.arguments());
     if (other_) arguments_.push_back(other_->arguments());
   }
@@ -57,7 +58,7 @@ MatmulProblem Trials::random_problem(uint64_t seed) {
 }
 
 std::optional<TransformProgram> Trials::random_program(const MatmulProblem& problem, uint64_t seed, Isa isa) {
-  return matmul::random_program(problem, seed, isa, true);
+  return matmul::random_program(problem, seed, isa, true, {Feature::kAvx512Bf16});
 }
 
 std::unique_ptr<op::Trial> Trials::make(const MatmulProblem& problem, const TransformProgram& program, uint64_t seed) {

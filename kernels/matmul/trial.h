@@ -19,8 +19,9 @@ MatmulProblem random_problem(uint64_t seed, const ProblemLimits& limits);
 
 // A legal program for the problem, small blocks, any knob. `isa`: one of them, else any. `small`: mostly tiles of few
 // rows, which compile in a few milliseconds; else those that fill the registers.
+// `allowed`: features that its code may need beyond those of the ISA.
 TransformProgram random_program(const MatmulProblem& problem, uint64_t seed, std::optional<Isa> isa = {},
-                                bool small = false);
+                                bool small = false, FeatureSet allowed = {});
 
 struct Trials {
   static MatmulProblem random_problem(uint64_t seed);

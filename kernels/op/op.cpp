@@ -156,6 +156,13 @@ int lanes(const Program& program) {
 std::string numerics(const Program& program) {
   return std::visit([](const auto& t) { return Of<decltype(t)>::numerics(t); }, program);
 }
+FeatureSet features(const Program& program) {
+  return std::visit([](const auto& t) { return Of<decltype(t)>::features(t); }, program);
+}
+std::string missing(const Program& program, const FeatureSet& has) {
+  const FeatureSet lacks = features(program).without(has);
+  return lacks == FeatureSet() ? "" : fmt::format("needs {}, which this CPU lacks", fmt::join(lacks.names(), ", "));
+}
 
 Status legal(const Problem& problem, const Program& program) {
   return visit_pair(

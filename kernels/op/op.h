@@ -75,6 +75,10 @@ Result<Program> parse_program(const Problem& problem, std::string_view text);
 Isa isa(const Program& program);
 int lanes(const Program& program);
 std::string numerics(const Program& program);
+// Features of a CPU that its code needs beyond those of its ISA. Who may run it asks missing().
+FeatureSet features(const Program& program);
+// "needs avx512bf16, which this CPU lacks"; "" where `has` is enough.
+std::string missing(const Program& program, const FeatureSet& has);
 
 // ok, or the rule that is broken and the numbers; a program of another op is not legal.
 Status legal(const Problem& problem, const Program& program);

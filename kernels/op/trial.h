@@ -21,7 +21,7 @@ std::vector<std::string_view> names();
 
 // Small problems, at the edges of blocks and tiles; equal seeds give equal ones. Error: not_found listing the ops.
 Result<Problem> random_problem(std::string_view op, uint64_t seed);
-// A legal program; none when chance finds none.
+// A legal program, which may need features() beyond those of the ISA; none when chance finds none.
 std::optional<Program> random_program(const Problem& problem, uint64_t seed, Isa isa);
 // Error: invalid_argument for a program of another op, resource_exhausted when there is no memory for it.
 Result<std::unique_ptr<Trial>> make_trial(const Problem& problem, const Program& program, uint64_t seed);

@@ -37,6 +37,7 @@ struct DefaultTarget {
   int threads = 1;
   int64_t panel = 0;     // > 0: constant weights are packed already, in panels of this width
   std::string numerics;  // what classes may be chosen, as check_numerics takes it
+  FeatureSet features;   // of the CPU: some classes need more than an ISA has
 };
 
 // Calls of one program in memory that shows every access which is not theirs (guard pages, NaN), on random values, and

@@ -1,5 +1,6 @@
 // The promise that tuning never changes a result: over a sample of the space, every candidate, through every code
-// generator, on every instruction set of this CPU, with 1, 2 and 3 threads, gives the bits of the scalar chain.
+// generator, on every instruction set of this CPU, with 1, 2 and 3 threads, gives the bits of the scalar chain of its
+// numerics class.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -45,7 +46,7 @@ void expect_bits(const MatmulProblem& problem, const TransformProgram& program, 
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   const Result<jit::Executable> executable = jit::make_executable(*kernel, generator, program.isa);
   ASSERT_TRUE(executable.ok()) << executable.status().message();
-  matmul::GuardedOperands operands(problem, program.panel, seed, specials);
+  matmul::GuardedOperands operands(problem, program.panel, seed, specials, program.dot);
   for (int threads : {1, 2, 3}) {
     const std::unique_ptr<runtime::Schedule> on = schedule(threads);
     operands.reset_c();
@@ -122,6 +123,47 @@ TEST_P(MatmulBits, DefaultProgramsOf16BitWeights) {
         if (HasFailure()) return;
       }
     }
+  }
+}
+
+// Class `bf16`: pairs of bf16, at the same numbers of rows, with an odd k; a block of k at a time, every epilogue, and
+// what the tuner would measure.
+TEST_P(MatmulBits, DotProductsOfPairs) {
+  const FeatureSet dots{Feature::kAvx512Bf16};
+  if (GetParam().starts_with("llvm-")) GTEST_SKIP() << "other pipelines: random kernels are enough";
+  if (!runs_here(generator(), Isa::kAvx512) || (GetParam() != "interp" && !machine().features.contains(dots)))
+    GTEST_SKIP() << "this CPU has no AVX512_BF16, or " << GetParam() << " does not emit it";
+  uint64_t seed = 0;
+  for (int64_t m = 1; m <= 64; m = m == 17 ? 64 : m + (GetParam() == "llvm" ? 4 : 1)) {
+    const MatmulProblem p{
+        .dtype = DType::kBf16, .m = m, .n = 75, .k = 131, .b = matmul::BLayout::kPacked, .epilogue = {}};
+    matmul::BlockingTarget target{.isa = Isa::kAvx512, .caches = {.l1d = 8 << 10, .l2 = 16 << 10}};
+    target.dot = matmul::Dot::kBf16;
+    expect_bits(p, matmul::default_program(p, target, 0), generator(), ++seed, 20);
+    if (HasFailure()) return;
+  }
+  for (const char* text :
+       {"matmul:bf16:m=5,n=83,k=61,b=packed:+silu*gate", "matmul:bf16:m=19,n=160,k=51,b=packed:*row_scale+bias+swiglu",
+        "matmul:bf16:m=7,n=40,k=33,b=packed,alpha=0.5,beta=2:+relu+residual", "matmul:bf16:m=3,n=20,k=0,b=packed",
+        "matmul:bf16:m=21,n=50,k=300,b=packed,batch=2:+bias+gelu", "matmul:bf16:m=4,n=30,k=9,b=packed:+gelu_erf"}) {
+    const MatmulProblem p = matmul::parse_problem(text).value();
+    for (int i = 0; i < (GetParam() == "llvm" ? 3 : 8); ++i) {
+      TransformProgram t = matmul::random_program(p, ++seed, Isa::kAvx512, false, dots);
+      while (t.dot == matmul::Dot::kNone) t = matmul::random_program(p, ++seed, Isa::kAvx512, false, dots);
+      expect_bits(p, t, generator(), seed, 20);
+      if (HasFailure()) return;
+    }
+  }
+  autotune::Target target{.isas = {Isa::kAvx512}, .caches = {.l1d = 8 << 10, .l2 = 32 << 10}, .threads = {1}};
+  target.codegens = {GetParam()}, target.numerics = "bf16", target.features = dots;
+  const MatmulProblem p = matmul::parse_problem("matmul:bf16:m=9,n=101,k=59,b=packed:+bias").value();
+  const autotune::Space space = autotune::enumerate(p, target);
+  ASSERT_GT(space.candidates.size(), 10U);
+  for (size_t i = 0; i < space.candidates.size(); i += GetParam() == "llvm" ? 97 : 17) {
+    const auto& t = std::get<TransformProgram>(space.candidates[i].program);
+    ASSERT_EQ(t.dot, matmul::Dot::kBf16);
+    expect_bits(p, t, generator(), i);
+    if (HasFailure()) return;
   }
 }
 

@@ -50,7 +50,8 @@ TEST_F(EngineCApi, LayoutsAreThoseOfTheSoversion) {
   EXPECT_EQ(sizeof(hone_engine_options), 48u);
   EXPECT_EQ(offsetof(hone_matmul_spec, max_m), 680u);
   EXPECT_EQ(offsetof(hone_matmul_spec, weight_type), 688u);
-  EXPECT_EQ(sizeof(hone_matmul_spec), 696u);
+  EXPECT_EQ(offsetof(hone_matmul_spec, numerics), 692u);
+  EXPECT_EQ(sizeof(hone_matmul_spec), 728u);
   EXPECT_EQ(offsetof(hone_matmul_call, residual), 48u);
   EXPECT_EQ(offsetof(hone_matmul_call, row_scale), 56u);
   EXPECT_EQ(sizeof(hone_matmul_call), 64u);

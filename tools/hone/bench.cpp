@@ -132,7 +132,11 @@ struct Contest {
   bool default_is_first = false;                // what is stored is the default
 };
 
-Status add_resolved(const op::Problem& problem, const Setup& s, int threads, bool tuned, Contest& contest) {
+bool dots(const op::Program& program) { return op::numerics(program) == "bf16"; }
+
+// `name`: "hone tuned", "hone default", where that is not what it is for.
+Status add_resolved(const op::Problem& problem, const Setup& s, int threads, bool tuned, const std::string& numerics,
+                    std::string_view name, Contest& contest) {
   for (jit::CodeGenerator* g : s.generators) {
     // Each asked-for generator has a line; without --codegen the resolver chooses among all.
     const bool one_line = !s.line_per_codegen;
@@ -140,14 +144,19 @@ Status add_resolved(const op::Problem& problem, const Setup& s, int threads, boo
     const plan::RegionPolicy& regions = s.regions.at(threads);
     const plan::Target target = plan::make_target(s.machine, regions, only);
     HONE_ASSIGN_OR_RETURN(const plan::Plan plan, plan::resolve(problem, target, tuned ? s.decisions : plan::Decisions(),
-                                                               {.codegen = "", .numerics = s.numerics}));
+                                                               {.codegen = "", .numerics = numerics}));
     const autotune::Candidate candidate{plan.program, plan.codegen, plan.threads};
     // Nothing stored, or the default was found to be the best: it would race against itself under another name.
     if (std::find(contest.candidates.begin(), contest.candidates.end(), candidate) == contest.candidates.end()) {
       const bool stored = plan.reason != plan::Reason::kDefault;
       contest.implementations.push_back(
-          {fmt::format("hone {}{}", stored ? "tuned" : "default", one_line ? "" : " " + plan.codegen),
-           fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen, op::to_string(plan.program))});
+          {.name = fmt::format("hone {}{}",
+                               !name.empty() ? name
+                               : stored      ? "tuned"
+                                             : "default",
+                               one_line ? "" : " " + plan.codegen),
+           .plan = fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen, op::to_string(plan.program)),
+           .dots = dots(plan.program)});
       contest.candidates.push_back(candidate);
     }
     if (one_line) break;
@@ -172,9 +181,9 @@ void add_materialised(const op::Problem& problem, const Setup& s, int threads, C
 Result<Contest> contest_of(const op::Problem& problem, const Setup& s, int threads, const BenchArgs& args) {
   Contest contest;
   if (args.plan == "tuned" || args.plan == "both")
-    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, true, contest));
+    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, true, s.numerics, "", contest));
   if (args.plan == "default" || args.plan == "both")
-    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, false, contest));
+    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, false, s.numerics, "", contest));
   contest.default_is_first =
       args.plan == "both" && contest.candidates.size() == 1 && contest.implementations[0].name == "hone tuned";
   if (names_a_program(args.plan)) {
@@ -182,11 +191,18 @@ Result<Contest> contest_of(const op::Problem& problem, const Setup& s, int threa
     HONE_RETURN_IF_ERROR(op::legal(problem, program));
     if (!s.machine.supports(op::isa(program)))
       return unsupported(fmt::format("this CPU cannot run {}", isa_info(op::isa(program)).name));
+    if (const std::string lacks = op::missing(program, s.machine.features); !lacks.empty())
+      return unsupported("the program " + lacks);
     for (jit::CodeGenerator* g : s.generators) {
-      contest.implementations.push_back({fmt::format("hone {}", g->name()), op::to_string(program)});
+      contest.implementations.push_back(
+          {.name = fmt::format("hone {}", g->name()), .plan = op::to_string(program), .dots = dots(program)});
       contest.candidates.push_back({program, std::string(g->name()), threads});
     }
   }
+  // What another class is worth: against the plan that a caller has who asks for none.
+  const std::string asked = contest.candidates.empty() ? "" : op::numerics(contest.candidates.front().program);
+  if (!s.numerics.empty() && !asked.empty() && !op::numerics_allowed(problem, "", asked))
+    HONE_RETURN_IF_ERROR(add_resolved(problem, s, threads, args.plan != "default", "", "default class", contest));
   add_materialised(problem, s, threads, contest);
   return contest;
 }
@@ -212,9 +228,11 @@ Result<autotune::CeilingProbe> probe_for(const op::Problem& problem, const Setup
 }
 
 Result<Ceilings> run_rounds(const op::Problem& problem, const Setup& s, int threads, const BenchArgs& args,
-                            autotune::Clock& clock, autotune::Race& race, const std::vector<int>& arms) {
+                            const Contest& contest, autotune::Clock& clock, autotune::Race& race,
+                            const std::vector<int>& arms) {
   Ceilings ceilings;
   HONE_ASSIGN_OR_RETURN(autotune::CeilingProbe probe, probe_for(problem, s, threads, args.cache == "warm", ceilings));
+  const bool with_dots = std::ranges::any_of(contest.implementations, [](const auto& impl) { return impl.dots; });
   // The check of a long call has warmed up what there is to warm up.
   if (op::flops(problem) / s.peak.gflops(threads, s.machine.cpus_usable) < kLongCallNs) race.warm_up(arms);
   RoundBudget budget{.seconds = args.seconds};
@@ -225,6 +243,7 @@ Result<Ceilings> run_rounds(const op::Problem& problem, const Setup& s, int thre
     if (!race.round(db::Phase::kSearch, arms)) break;
     if (!s.peers.empty()) (void)hone::peers::settle();  // the last peer's threads may still spin
     ceilings.gflops.push_back(probe.gflops());
+    if (with_dots) ceilings.dot_gflops.push_back(probe.bf16_gflops());
     ceilings.gbs.push_back(probe.read_gbs());
     ceilings.call_ns.push_back(probe.call_ns());
   }
@@ -282,7 +301,7 @@ Status bench_problem(const op::Problem& problem, const Setup& s, int threads, co
     if (const std::string setting = racer->setting(i); !setting.empty())
       contest.implementations[static_cast<size_t>(i)].plan += "; here: " + setting;
   }
-  HONE_ASSIGN_OR_RETURN(const Ceilings ceilings, run_rounds(problem, s, threads, args, clock, race, arms));
+  HONE_ASSIGN_OR_RETURN(const Ceilings ceilings, run_rounds(problem, s, threads, args, contest, clock, race, arms));
   std::map<int, CounterReading> counted;
   if (threads == 1 && !race.stopped()) counted = racer->count(arms);  // of other threads nothing is counted
   Status failure;
@@ -314,13 +333,21 @@ void write(Results& results, Format format) {
 
 int run_bench(const BenchArgs& args) {
   if (!args.model.file.empty())
-    return run_bench_model(
-        args.model, {args.plan, args.threads, args.db, args.json ? "json" : args.output, args.repetitions, args.seed});
+    return run_bench_model(args.model, {.plan = args.plan,
+                                        .threads = args.threads,
+                                        .db = args.db,
+                                        .output = args.json ? "json" : args.output,
+                                        .numerics = args.numerics,
+                                        .repetitions = args.repetitions,
+                                        .seed = args.seed});
   const Result<Setup> setup = prepare(args);
   if (!setup.ok()) return fail(setup.status());
   const Setup& s = *setup;
   note(fmt::format("peak {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; caches {}",
                    s.peak.f32_gflops_1t, s.peak.f32_gflops_all, s.peak.read_gbs_1t, s.peak.read_gbs_all, args.cache));
+  if (s.peak.bf16_gflops_1t > 0 && !s.numerics.empty())
+    note(fmt::format("dot products of bf16: {:.1f} GFLOP/s on 1 thread, {:.1f} on all", s.peak.bf16_gflops_1t,
+                     s.peak.bf16_gflops_all));
   Results results;
   Kept kept;
   Status failure;

@@ -91,8 +91,10 @@ Result<Setup> prepare(const BenchModelArgs& args, const BenchCommonArgs& common)
   for (const int t : threads) {
     HONE_ASSIGN_OR_RETURN(const plan::RegionPolicy regions, region_policy_in_force(store.get(), s.machine, t));
     s.schedules[t] = regions.schedule.kind;
-    if (common.plan != "default") s.variants.push_back({t, true});
-    if (common.plan != "tuned") s.variants.push_back({t, false});
+    for (const std::string& numerics : split(common.numerics, ',')) {
+      if (common.plan != "default") s.variants.push_back({t, true, numerics});
+      if (common.plan != "tuned") s.variants.push_back({t, false, numerics});
+    }
   }
   return s;
 }
@@ -105,6 +107,7 @@ struct Samples {
 
 struct Ceiling {
   std::vector<double> gflops, gbs;
+  std::vector<double> dot_gflops;  // of dot products of bf16, where a variant makes them
 };
 
 struct Measured {
@@ -112,12 +115,15 @@ struct Measured {
   std::map<int, Ceiling> ceilings;                       // by threads
 };
 
-Status look_at_ceilings(const Setup& s, Measured& m) {
+bool dots(const ModelInfo& info) { return info.numerics == "bf16"; }
+
+Status look_at_ceilings(const Setup& s, bool with_dots, Measured& m) {
   for (const auto& [threads, schedule] : s.schedules) {
     Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(s.machine, {schedule, threads});
     if (!probe.ok()) continue;  // nothing generates code here: there is no ceiling to compare with
     Ceiling& c = m.ceilings[threads];
     for (int i = 0; i < kWindows; ++i) c.gflops.push_back(probe->gflops());
+    for (int i = 0; with_dots && i < kWindows; ++i) c.dot_gflops.push_back(probe->bf16_gflops());
     if (const double gbs = probe->read_gbs(); gbs > 0) c.gbs.push_back(gbs);
   }
   return {};
@@ -133,11 +139,12 @@ Status measure(const Setup& s, uint64_t seed, ModelSpeed& speed, const std::vect
   const auto name = [&](const Arm& a) {
     return fmt::format("{} on {} thread(s)", s.works[a.work].name(), s.variants[a.variant].threads);
   };
+  const bool with_dots = std::ranges::any_of(variants, [&](size_t v) { return dots(speed.model(v).info()); });
   StatusLine line;
   Random random(seed);
   for (int round = -1; round < s.repetitions && !interrupted(); ++round) {  // -1: to warm up
     random.shuffle(arms);
-    if (round >= 0) HONE_RETURN_IF_ERROR(look_at_ceilings(s, m));
+    if (round >= 0) HONE_RETURN_IF_ERROR(look_at_ceilings(s, with_dots, m));
     for (const Arm& arm : arms) {
       if (interrupted()) break;
       line.show([&] {
@@ -174,15 +181,16 @@ std::string upper(std::string text) {
 // are not read from memory.
 double limit_ns(const Setup& s, const ModelSpeed& speed, size_t variant, const ModelWork& work,
                 const Ceiling& ceiling) {
-  const double flops = autotune::median(ceiling.gflops), bytes = autotune::median(ceiling.gbs);
-  if (flops <= 0 || bytes <= 0) return 0;
   const Model& model = speed.model(variant);
+  const double fma = autotune::median(ceiling.gflops), bytes = autotune::median(ceiling.gbs);
+  const double flops = dots(model.info()) ? autotune::median(ceiling.dot_gflops) : fma;  // of matmuls
+  if (flops <= 0 || fma <= 0 || bytes <= 0) return 0;
   if (fits_in_cache(model.info().packed_bytes, s.machine)) return 0;
   const int64_t bytes_per_weight = dtype_bytes(parse_dtype(model.info().weights).value_or(DType::kF32));
   double ns = 0;
   for (const ModelCall& call : calls_of(work, model.info().max_batch)) {
     const ModelDemand demand = demand_of(ModelAccess::config(model), bytes_per_weight, call);
-    ns += std::max(demand.flops / flops, demand.bytes / bytes);
+    ns += std::max(demand.flops / flops + demand.scores / fma, demand.bytes / bytes);
   }
   return ns;
 }
@@ -213,6 +221,7 @@ Table table_of() {
            {"backend", For::kPeople},
            {"n_threads", For::kAll, "threads"},
            {"plan"},
+           {"numerics"},
            {"n_batch", For::kMachines},
            {"n_prompt", For::kMachines},
            {"n_gen", For::kMachines},
@@ -268,6 +277,7 @@ void add_row(const Setup& s, const ModelSpeed& speed, size_t variant, const Mode
              "hone",
              int64_t{v.threads},
              v.tuned ? "tuned" : "default",
+             info.numerics,
              info.max_batch,
              work.prompt,
              work.generate,
@@ -297,7 +307,7 @@ void drop_equal_variants(Setup& s, const ModelSpeed& speed, std::vector<size_t>&
     const ModelInfo::Plans& plans = speed.model(i).info().plans;
     const bool same = s.variants[i].tuned && plans.exact + plans.near_shape + plans.near_machine == 0;
     untuned |= same;
-    const ModelVariant other{s.variants[i].threads, false};
+    const ModelVariant other{s.variants[i].threads, false, s.variants[i].numerics};
     return same && std::find(s.variants.begin(), s.variants.end(), other) != s.variants.end();
   });
   if (untuned)
@@ -319,8 +329,10 @@ int run(Setup& s, const std::string& file, uint64_t seed) {
         add_row(s, *speed, v, s.works[w], at->second, measured.ceilings[s.variants[v].threads], table);
   write_results(render(table, s.format));
   for (const auto& [threads, c] : measured.ceilings)
-    note(fmt::format("limit on {} thread(s): {:.1f} GFLOP/s, {:.1f} GB/s", threads, autotune::median(c.gflops),
-                     autotune::median(c.gbs)));
+    note(fmt::format(
+        "limit on {} thread(s): {:.1f} GFLOP/s{}, {:.1f} GB/s", threads, autotune::median(c.gflops),
+        c.dot_gflops.empty() ? "" : fmt::format(", {:.1f} of dot products of bf16", autotune::median(c.dot_gflops)),
+        autotune::median(c.gbs)));
   if (!status.ok()) return fail(status);
   return interrupted() ? kInterrupted : kDone;
 }
@@ -343,7 +355,7 @@ void BenchModelArgs::add_to(CLI::App& command) {
   command.add_option("-b,--batch-size", max_batch, "with --model: tokens of a prompt that go into one call (512)")
       ->needs(model)
       ->check(CLI::Range(1, 65536));
-  for (const char* option : {"problem", "--shapes", "--codegen", "--compare", "--numerics", "--cache", "--seconds"})
+  for (const char* option : {"problem", "--shapes", "--codegen", "--compare", "--cache", "--seconds"})
     model->excludes(command.get_option(option));
 }
 

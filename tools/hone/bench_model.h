@@ -19,7 +19,8 @@ struct BenchModelArgs {
 // Those that it shares with a bench of kernels.
 struct BenchCommonArgs {
   std::string plan, threads, db, output;
-  int repetitions = 0;  // 0: 5, as llama-bench
+  std::string numerics;  // classes to compare, with commas; "": the default
+  int repetitions = 0;   // 0: 5, as llama-bench
   uint64_t seed = 1;
 };
 

@@ -45,13 +45,14 @@ Level level_of(const op::Problem& problem, const BlockingCaches& caches, int thr
   return Level::kMemory;
 }
 
-std::string limit_of(const op::Problem& problem, const Ceilings& ceilings) {
-  if (ceilings.gflops.empty() || ceilings.gbs.empty() || ceilings.call_ns.empty()) return "";
-  const double fma = op::flops(problem) / autotune::median(ceilings.gflops);
+std::string limit_of(const op::Problem& problem, const Implementation& impl, const Ceilings& ceilings) {
+  const std::vector<double>& flops = ceilings.flops_of(impl);
+  if (flops.empty() || ceilings.gbs.empty() || ceilings.call_ns.empty()) return "";
+  const double fma = op::flops(problem) / autotune::median(flops);
   const double move = op::bytes(problem) / autotune::median(ceilings.gbs);
   const double call = autotune::median(ceilings.call_ns);
   if (call > std::max(fma, move)) return "call";
-  return std::string(fma >= move ? "fma" : name_of(ceilings.level));
+  return std::string(fma >= move ? (impl.dots ? "dot" : "fma") : name_of(ceilings.level));
 }
 
 Table bench_table() {
@@ -94,8 +95,8 @@ std::vector<Cell> measured_row(const op::Problem& p, const Implementation& impl,
                            t.hi,
                            gflops,
                            gbs,
-                           limit_of(p, ceilings),
-                           percent_of(ceilings.gflops, times, op::flops(p)),
+                           limit_of(p, impl, ceilings),
+                           percent_of(ceilings.flops_of(impl), times, op::flops(p)),
                            percent_of(ceilings.gbs, times, op::bytes(p))};
   if (index == 0) {
     row.insert(row.end(), {Cell(1.0), Range{1, 1}});

@@ -18,6 +18,8 @@ namespace hone::cli {
 struct Implementation {
   std::string name;  // "hone tuned", "openblas"
   std::string plan;  // how it came about
+  // Its ceiling is that of dot products of bf16: hone's plans of class `bf16`.
+  bool dots = false;
 };
 
 // Where operands come from when they are warm: the innermost cache that holds them all, or memory. `memory` also when
@@ -29,11 +31,14 @@ Level level_of(const op::Problem& problem, const BlockingCaches& caches, int thr
 struct Ceilings {
   Level level = Level::kMemory;  // that gbs is of
   std::vector<double> gflops, gbs, call_ns;
+  std::vector<double> dot_gflops;  // of dot products of bf16, where a plan makes them
+
+  const std::vector<double>& flops_of(const Implementation& impl) const { return impl.dots ? dot_gflops : gflops; }
 };
 
-// Which ceiling is the lowest for the problem: "fma", "l2", "l3", "memory", or "call" where the price of opening a
-// parallel region exceeds the others. "" without ceilings.
-std::string limit_of(const op::Problem& problem, const Ceilings& ceilings);
+// Which ceiling is the lowest for the problem, computed by `impl`: "fma" (or "dot", of dot products of bf16), "l2",
+// "l3", "memory", or "call" where the price of opening a parallel region exceeds the others. "" without ceilings.
+std::string limit_of(const op::Problem& problem, const Implementation& impl, const Ceilings& ceilings);
 
 Table bench_table();
 std::vector<Cell> measured_row(const op::Problem& problem, const Implementation& impl, int index, int threads,

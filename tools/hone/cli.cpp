@@ -299,7 +299,7 @@ void add_numerics(CLI::App& command, std::string& numerics) {
   command
       .add_option("--numerics", numerics,
                   "classes of plans that may be chosen: default (of attention online(256), of matmul ordered), any, or "
-                  "one by its name, such as ordered")
+                  "one by its name, such as ordered, or bf16 (of matmul with weights of bf16)")
       ->check(not_empty());
 }
 

@@ -153,9 +153,11 @@ Result<Chosen> choose(const op::Problem& problem, const Setup& s) {
     return Chosen{plan->program, std::string(plan::reason_name(plan->reason))};
   if (!s.isa && !plan.ok()) return plan.status();
   if (!s.isa) return unsupported("no code generator of this build emits code for this CPU; --isa names another one");
-  const op::Program program = op::default_program(
-      problem,
-      {.isa = *s.isa, .caches = blocking_caches(s.described), .threads = s.options.threads, .numerics = s.numerics});
+  const op::Program program = op::default_program(problem, {.isa = *s.isa,
+                                                            .caches = blocking_caches(s.described),
+                                                            .threads = s.options.threads,
+                                                            .numerics = s.numerics,
+                                                            .features = s.described.features});
   HONE_RETURN_IF_ERROR(op::legal(problem, program));
   return Chosen{program, "default"};
 }

@@ -150,8 +150,10 @@ void judge_bits(Study& study) {
 std::vector<size_t> racers(Study& study, const StudyOptions& options) {
   const Isa isa = op::isa(study.program);
   std::vector<size_t> which;
+  const std::string lacks = op::missing(study.program, options.machine.features);
   for (size_t i = 0; i < study.codes.size(); ++i) {
     GeneratorCode& code = study.codes[i];
+    if (code.no_time.empty()) code.no_time = lacks;
     if (code.no_time.empty() && !options.generators[i]->targets(isa))
       code.no_time = fmt::format("what {} emits for {} does not run here", code.codegen, isa_info(isa).name);
     if (code.no_time.empty()) which.push_back(i);

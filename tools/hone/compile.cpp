@@ -70,8 +70,11 @@ Result<op::Program> resolved_program(const op::Problem& problem, const jit::AotT
     }
     return plan->program;
   }
-  const op::Program program = op::default_program(
-      problem, {.isa = target.isa, .caches = blocking_caches(machine), .threads = threads, .numerics = args.numerics});
+  const op::Program program = op::default_program(problem, {.isa = target.isa,
+                                                            .caches = blocking_caches(machine),
+                                                            .threads = threads,
+                                                            .numerics = args.numerics,
+                                                            .features = machine.features});
   if (const Status s = op::legal(problem, program); !s.ok()) return s;
   return program;
 }

@@ -36,9 +36,9 @@ struct Place {
 
 class MatmulWork final : public ExecWork {
  public:
-  MatmulWork(const MatmulProblem& problem, const matmul::TransformProgram& program) : p_(problem), source_(problem) {
+  MatmulWork(const MatmulProblem& problem, const matmul::TransformProgram& program)
+      : p_(problem), source_(problem), dot_(program.dot), packed_(matmul::layout_of(program)) {
     if (p_.b == BLayout::kPacked) source_.b = BLayout::kNt;
-    packed_.width = program.panel;
     c_ = {p_.batch, p_.m, p_.columns(), p_.row_stride_c(), p_.batch_stride_c()};
     a_ = {p_.sa == 0 ? 1 : p_.batch, p_.m, p_.k, p_.row_stride_a(), p_.batch_stride_a()};
     const bool nt = source_.b == BLayout::kNt;
@@ -78,7 +78,7 @@ class MatmulWork final : public ExecWork {
   Status run(const std::vector<jit::Executable>& kernels, runtime::Schedule& schedule,
              jit::WorkspacePool& workspaces) override {
     reset(result_);
-    const matmul::Arguments args = matmul::bind(p_, operands(result_), packed_.batch_stride);
+    const matmul::Arguments args = matmul::bind(p_, operands(result_), packed_);
     jit::Launch launch(kernels.front(), args.buffers.data(), args.params.data(), &workspaces);
     const std::string node = matmul::to_string(p_);
     schedule.for_range({"matmul", node}, launch.tasks(), 1, {jit::Launch::run_range, &launch});
@@ -97,7 +97,7 @@ class MatmulWork final : public ExecWork {
   Result<numeric::Comparison> check() const override {
     HONE_ASSIGN_OR_RETURN(const AlignedBuffer expected, poisoned(c_.elements()));
     reset(expected);
-    matmul::ordered_f32(p_, operands(expected), packed_);
+    matmul::class_f32(p_, operands(expected), packed_, dot_);
     return matmul::compare_bits(p_, result_.as<float>().data(), expected.as<float>().data());
   }
 
@@ -126,7 +126,7 @@ class MatmulWork final : public ExecWork {
     HONE_ASSIGN_OR_RETURN(AlignedBuffer panels, AlignedBuffer::allocate_elements(item * b_.items, p_.bytes_b()));
     for (int64_t i = 0; i < b_.items; ++i)
       matmul::fallback_pack_b(source_, memory_["b"].data() + i * b_.item_stride * p_.bytes_b(),
-                              panels.data() + i * item * p_.bytes_b(), packed_.width, 0, packed_.panels(p_.n));
+                              panels.data() + i * item * p_.bytes_b(), packed_, 0, packed_.panels(p_.n));
     memory_["b"] = std::move(panels);
     return {};
   }
@@ -151,6 +151,7 @@ class MatmulWork final : public ExecWork {
 
   const MatmulProblem p_;
   MatmulProblem source_;  // with B as it is given
+  matmul::Dot dot_;
   matmul::PackedB packed_;
   Place a_, b_, c_;
   std::map<std::string, AlignedBuffer, std::less<>> memory_;

@@ -162,6 +162,9 @@ void print_text(const Json& info) {
     print("peak        {:.1f} GFLOP/s on 1 thread, {:.1f} on all; read {:.1f} and {:.1f} GB/s; L2 {:.0f} GB/s\n",
           p["f32_gflops_1t"].get<double>(), p["f32_gflops_all"].get<double>(), p["read_gbs_1t"].get<double>(),
           p["read_gbs_all"].get<double>(), p["l2_gbs_1t"].get<double>());
+    if (const double one = p["bf16_gflops_1t"].get<double>(); one > 0)
+      print("            dot products of bf16 {:.1f} GFLOP/s on 1 thread, {:.1f} on all\n", one,
+            p["bf16_gflops_all"].get<double>());
   }
 }
 

@@ -40,7 +40,8 @@ ModelDemand demand_of(const model::DecoderConfig& c, int64_t bytes_per_weight, c
     read += std::min(before + tokens, window + tokens);
   }
   // One row of the output projection: only the last token is asked for what comes next.
-  return {.flops = 2 * (layers * layer * tokens + output) + 4 * q * seen,
+  return {.flops = 2 * (layers * layer * tokens + output),
+          .scores = 4 * q * seen,
           .bytes = (layers * layer + output) * static_cast<double>(bytes_per_weight) + 2 * kv * 4 * read};
 }
 
@@ -58,7 +59,10 @@ Result<ModelSpeed::Variant> ModelSpeed::load(const ModelVariant& how) const {
   HONE_ASSIGN_OR_RETURN(
       const Engine engine,
       Engine::create({.database = options_.database, .use_database = how.tuned, .threads = how.threads}));
-  Result<Model> model = Model::load(engine, path_, {.context = options_.context, .max_batch = options_.max_batch});
+  Result<Model> model = Model::load(engine, path_,
+                                    {.context = options_.context,
+                                     .max_batch = options_.max_batch,
+                                     .numerics = how.numerics.empty() ? options_.numerics : how.numerics});
   if (!model.ok()) return model_status(model.status());
   HONE_ASSIGN_OR_RETURN(Sequence sequence, model->sequence());
   return Variant{how, *std::move(model), std::move(sequence)};

@@ -1,6 +1,6 @@
 // How fast a model runs: the calls that llama-bench makes, by several configurations in turns. A configuration is a
-// number of threads, and whether what was tuned counts; all have the same file, and read the same packed weights where
-// those are kept on disk.
+// number of threads, the numerics that are allowed, and whether what was tuned counts; all have the same file, and read
+// the same packed weights where those are kept on disk.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ namespace hone::cli {
 struct ModelVariant {
   int threads = 1;
   bool tuned = true;
+  std::string numerics = {};  // as ModelOptions::numerics; "": ModelSpeedOptions::numerics
   bool operator==(const ModelVariant&) const = default;
 };
 
@@ -39,14 +40,17 @@ std::vector<ModelCall> calls_of(const ModelWork& work, int64_t max_batch);
 // What a call has to do at least: multiply-adds of matmuls and of visible scores, bytes of weights and of cached keys
 // and values.
 struct ModelDemand {
-  double flops = 0, bytes = 0;
+  double flops = 0;  // of matmuls
+  double scores = 0;
+  double bytes = 0;
 };
 ModelDemand demand_of(const model::DecoderConfig& config, int64_t bytes_per_weight, const ModelCall& call);
 
 struct ModelSpeedOptions {
   std::string database;  // a file, or "" for the default
   int64_t max_batch = 512;
-  int64_t context = 0;  // of sequences: what the works need
+  int64_t context = 0;        // of sequences: what the works need
+  std::string numerics = {};  // as ModelOptions::numerics, of variants that name none
 };
 
 class ModelSpeed {

@@ -28,7 +28,7 @@ constexpr int64_t kMostThreads = 1024, kMostBatch = 65536;  // as bench and tune
 constexpr int64_t kMostTopK = int64_t{1} << 30;
 
 struct RunArgs {
-  std::string model, tokenizer, db, logits, chat_template;
+  std::string model, tokenizer, db, logits, chat_template, numerics;
   std::optional<std::string> prompt, file, system;
   std::vector<std::string> stops;
   int64_t count = 128, context = 0, batch = 512;
@@ -231,6 +231,7 @@ Json report_json(const Model& model, std::span<const int32_t> prompt, const Gene
   return {{"model", info.path},
           {"architecture", info.architecture},
           {"weights", info.weights},
+          {"numerics", info.numerics},
           {"prompt_tokens", prompt},
           {"tokens", g.tokens},
           {"text", g.text},
@@ -272,8 +273,9 @@ Result<std::optional<NewFile>> logits_file(const RunArgs& args) {
 
 Result<Model> load_model(const RunArgs& args, const Engine& engine) {
   note_weights_limit();
-  Result<Model> model =
-      Model::load(engine, args.model, {.tokenizer = args.tokenizer, .context = args.context, .max_batch = args.batch});
+  Result<Model> model = Model::load(
+      engine, args.model,
+      {.tokenizer = args.tokenizer, .context = args.context, .max_batch = args.batch, .numerics = args.numerics});
   if (model.ok()) return model;
   const bool of_tokenizer = !args.tokenizer.empty() && model.status().message().starts_with(args.tokenizer + ": ");
   const bool misfit = of_tokenizer && model.status().code() == Code::kInvalidArgument;  // another model's was typed
@@ -345,6 +347,10 @@ void add_run(CLI::App& app, Run& run_command) {
                 "Takes the tokenizer from this file: GGUF, tokenizer.json, tokenizer.bin")
       ->check(not_empty());
   c->add_option("--db", args->db, "Database of tuned plans")->check(not_empty());
+  c->add_option("--numerics", args->numerics,
+                "Classes of matmuls with weights of bf16: ordered (default), bf16 (activations are rounded to bf16, by "
+                "AVX512_BF16), any (bf16 where it can be had)")
+      ->check(not_empty());
   c->callback([args, &run_command] {
     run_command = [args] {
       const Result<bool> done = run(*args);

@@ -55,9 +55,10 @@ double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& sched
 
 struct Setup {
   std::vector<op::Shape> shapes;
-  std::vector<int64_t> panels;     // of packed weights, problem by problem; empty: free
-  std::vector<double> shares;      // of the budget, problem by problem; empty: equal ones
-  std::optional<ModelTune> model;  // whose problems these are
+  std::vector<int64_t> panels;        // of packed weights, problem by problem; empty: free
+  std::vector<std::string> numerics;  // problem by problem; empty: all as the options say
+  std::vector<double> shares;         // of the budget, problem by problem; empty: equal ones
+  std::optional<ModelTune> model;     // whose problems these are
   autotune::TuneOptions options;
   double budget = 0;  // for all problems
   Format format = Format::kMd;
@@ -78,11 +79,14 @@ void use_regions(Setup& s) {
 Status take_problems_of_model(const TuneArgs& args, Setup& s) {
   const int threads = s.options.threads.empty() ? s.regions.schedule.threads
                                                 : *std::max_element(s.options.threads.begin(), s.options.threads.end());
-  Result<ModelTune> model = ModelTune::create(args.model, args.db, threads);
+  TuneModelArgs asked = args.model;
+  asked.numerics = args.numerics;
+  Result<ModelTune> model = ModelTune::create(asked, args.db, threads);
   if (!model.ok()) return model.status();
   s.model = *std::move(model);
   s.shapes = s.model->shapes();
   s.panels = s.model->panels();
+  s.numerics = s.model->numerics();
   if (args.cache.empty() && fits_in_cache(s.model->weight_bytes(), s.machine))
     s.options.cache = autotune::CacheMode::kWarm;
   note(fmt::format("{}: {} problems", args.model.file, s.shapes.size()));
@@ -109,7 +113,7 @@ Result<Setup> prepare(const TuneArgs& args) {
                         region_policy_in_force(s.store.get(), s.machine, threads_in_force(s.machine).threads));
   use_regions(s);
   if (!args.model.file.empty()) HONE_RETURN_IF_ERROR(take_problems_of_model(args, s));
-  HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
+  if (!s.model) HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
   s.budget = kDefaultSecondsPerProblem * static_cast<double>(s.shapes.size());
   if (!args.budget.empty()) {
     HONE_ASSIGN_OR_RETURN(s.budget, parse_duration(args.budget));
@@ -260,6 +264,7 @@ class TuneCommand {
     const double left = std::max(s_.budget - spent(), 0.0);
     s_.options.budget_seconds = std::max(left * share(i), 0.05);
     s_.options.panel = s_.panels.empty() ? 0 : s_.panels[i];
+    if (!s_.numerics.empty()) s_.options.numerics = s_.numerics[i];
     session.resume(i, &s_.options);
     progress_.begin(i, left - s_.options.budget_seconds);
     Result<TuneReport> report = tune_one(problem, s_.options);

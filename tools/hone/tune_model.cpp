@@ -74,14 +74,16 @@ void TuneModelArgs::add_to(CLI::App& command) {
   command.add_option("-b,--batch-size", max_batch, "with --model: tokens of a prompt that go into one call (512)")
       ->needs(model)
       ->check(CLI::Range(1, 65536));
-  for (const char* option : {"problem", "--shapes", "--graph", "--replay", "--numerics"})
-    model->excludes(command.get_option(option));
+  for (const char* option : {"problem", "--shapes", "--graph", "--replay"}) model->excludes(command.get_option(option));
 }
 
 Result<ModelTune> ModelTune::create(const TuneModelArgs& args, const std::string& database, int threads) {
   ModelTune tune({.file = args.file,
                   .threads = threads,
-                  .speed = {.database = database, .max_batch = args.max_batch, .context = args.prompt + args.generate},
+                  .speed = {.database = database,
+                            .max_batch = args.max_batch,
+                            .context = args.prompt + args.generate,
+                            .numerics = args.numerics},
                   .works = {{.prompt = args.prompt}, {.generate = args.generate, .depth = args.prompt}}});
   note_weights_limit();
   const Result<ModelSpeed> speed = ModelSpeed::create(args.file, {{threads, false}}, tune.options_.speed);
@@ -105,9 +107,10 @@ Status ModelTune::count_calls(const Model& model) {
         }
         const Result<op::Problem> problem = op::parse_problem(step.kernel);
         if (!problem.ok()) continue;  // a row program: nothing about it is tuned
-        Use use{*problem, 0, std::vector<double>(options_.works.size())};
+        Use use{.problem = *problem, .calls = std::vector<double>(options_.works.size())};
         const Result<op::Program> program = op::parse_program(*problem, step.plan);
         if (program.ok()) use.panel = op::panel(*problem, *program);
+        if (program.ok() && op::numerics(*program) == "bf16") use.numerics = "bf16";
         ++use.calls[w];
         uses_.emplace(step.kernel, std::move(use));
       }
@@ -127,6 +130,12 @@ std::vector<int64_t> ModelTune::panels() const {
   std::vector<int64_t> panels;
   for (const auto& [text, use] : uses_) panels.push_back(use.panel);
   return panels;
+}
+
+std::vector<std::string> ModelTune::numerics() const {
+  std::vector<std::string> numerics;
+  for (const auto& [text, use] : uses_) numerics.push_back(use.numerics);
+  return numerics;
 }
 
 // By the plans that were kept.

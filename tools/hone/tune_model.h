@@ -17,6 +17,7 @@ struct TuneModelArgs {
   std::string file;  // "": no model
   int64_t prompt = 512, generate = 128;
   int64_t max_batch = 512;
+  std::string numerics = {};  // as ModelOptions::numerics: --numerics of the command
 
   void add_to(CLI::App& command);
 };
@@ -36,6 +37,8 @@ class ModelTune {
   // calls of a weight, so they are tuned on the one that the model has by default: a plan for another would be adapted,
   // and drag those of other calls along.
   std::vector<int64_t> panels() const;
+  // Of each, the class that the model runs it in; "": its default.
+  std::vector<std::string> numerics() const;
 
   // Measures both works with the default plans and with what is stored now, in turns, takes back what costs, and prints
   // what was taken back, what was expected of the kept rows and what came of it: on stdout where the format has a place
@@ -46,6 +49,7 @@ class ModelTune {
   struct Use {
     op::Problem problem;
     int64_t panel = 0;
+    std::string numerics = {};
     std::vector<double> calls;  // by work
   };
   explicit ModelTune(TrialOptions options) : options_(std::move(options)) {}

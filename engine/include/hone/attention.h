@@ -44,7 +44,6 @@ typedef struct hone_attention_shape {
 } hone_attention_shape;
 
 #define HONE_MAX_EXPECTED_SHAPES 64
-#define HONE_MAX_NUMERICS 32
 
 /* hone::AttentionSpec; sizes and strides in elements. Fill it with hone_attention_spec_init or _parse, then change it.
  */

@@ -97,6 +97,12 @@ struct MatmulSpec {
   // A bucket without an expected_m for which memory or threads are short fails no prepare(): its first call tries
   // again.
   int64_t max_m = 4096;
+  // In which order sums may be formed. "" or "default": "ordered", one fma for each product, k ascending. "bf16", for
+  // constant weights of bf16: A is rounded to bf16 as well, and pairs of products are summed by the CPU's AVX512_BF16
+  // (vdpbf16ps), at twice the rate of fma; what is denormal counts as 0. prepare() is `unsupported` on a CPU without
+  // it. "any": "bf16" where weights and CPU allow it, else "ordered". All calls of a prepared matmul have one class,
+  // which PlanInfo::numerics names; within it bits do not depend on tuning, threads or m.
+  std::string numerics = {};
 
   // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`; the
   // type is that of the weights).
@@ -124,7 +130,7 @@ struct PlanInfo {
   std::string codegen;
   int threads = 1;
   std::string schedule;  // what its regions run on: "sequential", "tbb(2)", "dedicated(2)"
-  std::string numerics;  // order of accumulation: "ordered"
+  std::string numerics;  // order of accumulation: "ordered", "bf16"
   std::string reason;    // "exact", "near_shape", "near_machine", "package" or "default"
   struct From {
     std::string problem;

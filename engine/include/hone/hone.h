@@ -110,6 +110,7 @@ typedef enum hone_epilogue {
 
 #define HONE_MAX_EPILOGUE 16
 #define HONE_MAX_EXPECTED_M 64
+#define HONE_MAX_NUMERICS 32
 
 /* What constant weights are stored in; those of 16 bits count as the f32 that they widen to. */
 typedef enum hone_weight_type { HONE_WEIGHT_F32 = 0, HONE_WEIGHT_BF16, HONE_WEIGHT_F16 } hone_weight_type;
@@ -128,7 +129,8 @@ typedef struct hone_matmul_spec {
   int64_t
       expected_m[HONE_MAX_EXPECTED_M]; /* rows that matter most: a plan of their own; the first decides on packing */
   int64_t max_m; /* calls with up to so many rows compile nothing; 0: only expected_m are compiled beforehand */
-  hone_weight_type weight_type; /* others than f32: constant weights only */
+  hone_weight_type weight_type;     /* others than f32: constant weights only */
+  char numerics[HONE_MAX_NUMERICS]; /* "": ordered only; "bf16": with weights of bf16; "any" (hone::MatmulSpec) */
 } hone_matmul_spec;
 
 /* Dense, b = nt, batch 1, alpha 1, beta 0, no epilogue, one row expected, max_m 4096, weights of f32. */

@@ -35,6 +35,7 @@ typedef struct hone_model_options {
   int64_t context;       /* tokens of a sequence at most; 0: the model's, 4096 at most */
   int64_t max_batch;     /* tokens that prefill puts into one call; 0: 512 */
   int no_weight_cache;   /* not 0: packed weights are not kept on disk */
+  const char* numerics;  /* of matmuls with weights of bf16: "ordered" (NULL, ""), "bf16", "any" */
 } hone_model_options;
 
 typedef struct hone_model_info {

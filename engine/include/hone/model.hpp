@@ -14,8 +14,8 @@
 //     logits = sequence->decode(id);
 //   }
 //
-// The bits of logits depend on the file and the tokens of the sequence alone: not on tuning, threads, code generators,
-// or how the prompt is cut into calls.
+// The bits of logits depend on the file, the tokens of the sequence and ModelInfo::numerics alone: not on tuning,
+// threads, code generators, or how the prompt is cut into calls.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,16 @@ struct ModelOptions {
   bool weight_cache = true;
   // Numbers of tokens of a call that matter most, the first most of all; lowered to max_batch. Empty: {1, max_batch}.
   std::vector<int64_t> expected_tokens = {};
+  // Classes that matmuls with weights of bf16 may have, as MatmulSpec::numerics: "" or "default" and "ordered"; "bf16"
+  // (activations are rounded to bf16; `unsupported` on a CPU without AVX512_BF16, invalid_argument where the model's
+  // weights are of another type); "any" takes bf16 where it can be had. Attention and all else stay as they are.
+  std::string numerics = {};
 };
 
 struct ModelInfo {
   std::string path, format, architecture, name;
   std::string weights;         // element type of most matrices: "f32", "bf16", "f16"
+  std::string numerics;        // class of most matmuls: "ordered", "bf16"
   int64_t parameters = 0;      // tied tables once
   int64_t weight_bytes = 0;    // in the file
   int64_t packed_bytes = 0;    // as matmuls read them

@@ -174,6 +174,7 @@ TEST(Flush, AnyRange) {
 }
 
 TEST(Peak, KernelsAreVerifiedLoopIr) {
+  EXPECT_TRUE(ir::verify(dot_kernel(16, 20, 3)).ok()) << ir::verify(dot_kernel(16, 20, 3)).message();
   for (int lanes : {8, 16}) {
     EXPECT_TRUE(ir::verify(fma_kernel(lanes, 12, 3)).ok()) << ir::verify(fma_kernel(lanes, 12, 3)).message();
     for (int streams : {1, 4})
@@ -197,6 +198,9 @@ TEST(Peak, IsPlausible) {
   EXPECT_LT(peak->read_gbs_1t, 500);
   EXPECT_GT(peak->l2_gbs_1t, 1);
   EXPECT_GE(peak->gflops(2, 2), peak->f32_gflops_1t);
+  const bool dots = machine->supports(Isa::kAvx512) && machine->features.has(Feature::kAvx512Bf16);
+  EXPECT_EQ(peak->bf16_gflops_1t > 0, dots);
+  if (dots) EXPECT_GT(peak->gflops(1, 1, "bf16"), peak->gflops(1, 1)) << "a dot product is two fma";
 }
 
 class Racing : public testing::Test {

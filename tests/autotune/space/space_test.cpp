@@ -54,6 +54,32 @@ constexpr std::string_view kProblems[] = {
     "matmul:f32:m=16,n=11264,k=2048,b=packed:+swiglu",
 };
 
+// Classes compete where the caller says so and the CPU has what they need.
+TEST(Space, DotProductsOfBf16CompeteWhereTheyMay) {
+  const MatmulProblem p = problem("matmul:bf16:m=64,n=1000,k=2048,b=packed:+bias");
+  const auto count = [&](const char* numerics, FeatureSet features) {
+    Target t = target();
+    t.numerics = numerics, t.features = features;
+    std::pair<int, int> classes;  // ordered, bf16
+    for (const Candidate& c : enumerate(p, t).candidates)
+      ++(op::numerics(c.program) == "bf16" ? classes.second : classes.first);
+    return classes;
+  };
+  const FeatureSet dots{Feature::kAvx512Bf16};
+  const auto [ordered, none] = count("", dots);
+  EXPECT_EQ(none, 0);
+  EXPECT_GT(ordered, 100);
+  const auto [both, with] = count("any", dots);
+  EXPECT_GE(both, ordered - 4) << "the default of class ordered leads no more: 2 thread counts of 2 generators";
+  EXPECT_GT(with, 100);
+  EXPECT_EQ(count("bf16", dots), std::pair(0, with));
+  EXPECT_EQ(count("any", {}), std::pair(ordered, 0));
+  EXPECT_EQ(count("bf16", {}), std::pair(0, 0));
+  Target t = target();
+  t.numerics = "any", t.features = dots;
+  EXPECT_EQ(op::numerics(enumerate(p, t).candidates.front().program), "bf16") << "the default plan leads";
+}
+
 TEST(Space, HasHundredsOfCandidatesForLargeProblems) {
   for (std::string_view text : {"matmul:f32:m=512,n=512,k=512,b=nn", "matmul:f32:m=128,n=11008,k=4096,b=nt",
                                 "matmul:f32:m=2048,n=2048,k=2048,b=packed"}) {

@@ -108,7 +108,8 @@ TEST_F(ModelCApi, OptionsHaveTheDefaultsOfCpp) {
 // Whoever has to change these numbers appends to the struct and raises SOVERSION in engine/CMakeLists.txt.
 TEST_F(ModelCApi, LayoutsAreThoseOfTheSoversion) {
   if (sizeof(void*) != 8) GTEST_SKIP() << "the numbers are of 64-bit pointers";
-  EXPECT_EQ(sizeof(hone_model_options), 32u);
+  EXPECT_EQ(offsetof(hone_model_options, numerics), 32u);
+  EXPECT_EQ(sizeof(hone_model_options), 40u);
   EXPECT_EQ(offsetof(hone_model_info, plans_exact), 160u);
   EXPECT_EQ(sizeof(hone_model_info), 216u);
   EXPECT_EQ(sizeof(hone_tokenize_options), 8u);

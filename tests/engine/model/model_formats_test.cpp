@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 
+#include "engine/base/machine.h"
 #include "engine/model/files/model_file.h"
 #include "engine/model/mapped_weights.h"
 #include "engine/model/packed_store.h"
@@ -150,6 +151,75 @@ TEST_F(ModelFormats, WeightsOf16BitsHaveTheBitsOfTheirWidenedOnes) {
     EXPECT_EQ(x->first, y->first);
     EXPECT_EQ(x->last, y->last);
   }
+}
+
+// ---- numerics ----
+
+class ModelNumerics : public ModelFormats {
+ protected:
+  std::string tiny(DType dtype) const {
+    synthetic::SyntheticModel model = synthetic::synthetic_model("tiny").value();
+    model.dtype = dtype;
+    return written(std::string(dtype_name(dtype)) + ".gguf",
+                   [&](const synthetic::Sink& sink) { return write_gguf(model, sink); });
+  }
+  static bool has_dots() {
+    const Result<Machine> machine = detect_machine();
+    return machine.ok() && machine->supports(Isa::kAvx512) && machine->features.has(Feature::kAvx512Bf16) &&
+           !default_engine(1).info().codegens.empty();
+  }
+  const std::vector<int32_t> prompt_ = {1, 5, 9, 30, 31, 32, 7, 8, 2, 4, 100, 20, 21, 3};
+};
+
+// Class `bf16`: the bits do not depend on how the prompt is cut, on threads, or on plans that were tuned.
+TEST_F(ModelNumerics, Bf16IsAClassOfItsOwn) {
+  if (!has_dots()) GTEST_SKIP() << "this CPU has no AVX512_BF16, or nothing generates code for it";
+  const std::string path = tiny(DType::kBf16);
+  const Result<Model> ordered = Model::load(default_engine(1), path, {.weight_cache = false});
+  const Result<Model> dots = Model::load(default_engine(1), path, {.weight_cache = false, .numerics = "bf16"});
+  const Result<Model> any = Model::load(default_engine(2), path, {.weight_cache = false, .numerics = "any"});
+  ASSERT_TRUE(ordered.ok() && dots.ok() && any.ok()) << dots.status().message() << any.status().message();
+  EXPECT_EQ(ordered->info().numerics, "ordered");
+  EXPECT_EQ(dots->info().numerics, "bf16");
+  EXPECT_EQ(any->info().numerics, "bf16");
+  EXPECT_NEAR(static_cast<double>(dots->info().packed_bytes), static_cast<double>(ordered->info().packed_bytes),
+              0.05 * static_cast<double>(ordered->info().packed_bytes));
+  const Result<Answer> want = greedy(*dots, prompt_, 12, prompt_.size()), other = greedy(*ordered, prompt_, 12, 4);
+  ASSERT_TRUE(want.ok() && other.ok());
+  EXPECT_NE(want->first, other->first);
+  for (size_t i = 0; i < want->first.size(); ++i) ASSERT_NEAR(want->first[i], other->first[i], 0.5) << i;
+  for (const Model& model : {*dots, *any}) {
+    for (const size_t chunk : {1, 3, 8}) {
+      const Result<Answer> cut = greedy(model, prompt_, 12, chunk);
+      ASSERT_TRUE(cut.ok());
+      EXPECT_EQ(cut->first, want->first) << chunk;
+      EXPECT_EQ(cut->last, want->last) << chunk;
+      EXPECT_EQ(cut->tokens, want->tokens) << chunk;
+    }
+  }
+}
+
+TEST_F(ModelNumerics, WhatItCannotBeIsRefused) {
+  const auto message = [&](DType dtype, const char* numerics) {
+    return Model::load(default_engine(1), tiny(dtype), {.weight_cache = false, .numerics = numerics})
+        .status()
+        .message();
+  };
+  EXPECT_THAT(message(DType::kF16, "bf16"), testing::HasSubstr("is for weights of bf16, these are f16"));
+  EXPECT_THAT(message(DType::kBf16, "f8"), testing::HasSubstr("no numerics class 'f8'"));
+  EXPECT_EQ(message(DType::kF16, "any"), "");
+  ASSERT_EQ(setenv("HONE_CPU", "zen3", 1), 0);
+  const Result<Engine> zen3 = Engine::create({.use_database = false, .threads = 1});
+  const std::string path = tiny(DType::kBf16);
+  if (zen3.ok()) {
+    const Status refused = Model::load(*zen3, path, {.weight_cache = false, .numerics = "bf16"}).status();
+    EXPECT_EQ(refused.code(), Code::kUnsupported);
+    EXPECT_THAT(refused.message(), testing::HasSubstr("numerics 'bf16' needs generated code"));
+    const Result<Model> any = Model::load(*zen3, path, {.weight_cache = false, .numerics = "any"});
+    ASSERT_TRUE(any.ok()) << any.status().message();
+    EXPECT_EQ(any->info().numerics, "ordered");
+  }
+  unsetenv("HONE_CPU");
 }
 
 // ---- what a load leaves, and lets go ----

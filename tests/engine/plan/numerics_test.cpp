@@ -127,5 +127,35 @@ TEST(PlanNumerics, WhatOnlyGeneratedCodeCouldHaveIsUnsupported) {
   }
 }
 
+// Class `bf16` of matmul needs more of a CPU than its ISA says.
+TEST(PlanNumerics, DotProductsOfBf16NeedTheCpuAndTheCaller) {
+  constexpr char kMatmul[] = "matmul:bf16:m=8,n=96,k=64,b=packed";
+  const std::vector<db::StoredDecision> all = {tuned(kMatmul, "ordered", 1000, 1), tuned(kMatmul, "bf16", 500, 2)};
+  Target able = here();
+  able.features = {Feature::kAvx512Bf16};
+  const auto plan = [&](const Target& target, const char* numerics, const std::vector<db::StoredDecision>& known) {
+    return resolve(problem(kMatmul), target, Decisions(known), {.codegen = "", .numerics = numerics});
+  };
+  for (const char* numerics : {"", "default", "ordered"}) {
+    const Plan ordered = plan(able, numerics, all).value();
+    EXPECT_EQ(ordered.numerics, "ordered") << numerics;
+    EXPECT_EQ(ordered.reason, Reason::kExact) << numerics;
+    EXPECT_EQ(plan(able, numerics, {}).value().numerics, "ordered");
+  }
+  for (const char* numerics : {"any", "bf16"}) {
+    EXPECT_EQ(plan(able, numerics, all).value().numerics, "bf16") << numerics;
+    EXPECT_EQ(plan(able, numerics, all).value().reason, Reason::kExact) << numerics;
+    EXPECT_EQ(plan(able, numerics, {}).value().numerics, "bf16") << numerics;
+  }
+  const Plan without = plan(here(), "any", all).value();
+  EXPECT_EQ(without.numerics, "ordered");
+  ASSERT_EQ(without.rejected.size(), 1u);
+  EXPECT_EQ(without.rejected[0].why, "needs avx512bf16, which this CPU lacks");
+  EXPECT_EQ(plan(here(), "any", {}).value().numerics, "ordered");
+  const Status refused = plan(here(), "bf16", all).status();
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_THAT(refused.message(), HasSubstr("needs AVX512_BF16"));
+}
+
 }  // namespace
 }  // namespace hone::plan

@@ -156,7 +156,7 @@ TEST(MatmulFallback, Packs16BitsAsTheReference) {
     for (const int64_t width : {8, 16, 48}) {
       const PackedB packed{.width = width};
       std::vector<uint16_t> got(static_cast<size_t>(packed.elements(p.n, p.k)), 0xffff);
-      for (int64_t q = packed.panels(p.n); q-- > 0;) fallback_pack_b(p, b, got.data(), width, q, q + 1);
+      for (int64_t q = packed.panels(p.n); q-- > 0;) fallback_pack_b(p, b, got.data(), packed, q, q + 1);
       EXPECT_EQ(got, pack_b_reference(p, b, width)) << text << " width " << width;
     }
   }
@@ -171,7 +171,7 @@ TEST(MatmulFallback, PacksAsTheReference) {
       const PackedB packed{.width = width};
       const std::vector<float> want = pack_b_reference(p, t.b.data(), width);
       std::vector<float> got(static_cast<size_t>(packed.elements(p.n, p.k)), -1.0f);
-      for (int64_t q = packed.panels(p.n); q-- > 0;) fallback_pack_b(p, t.b.data(), got.data(), width, q, q + 1);
+      for (int64_t q = packed.panels(p.n); q-- > 0;) fallback_pack_b(p, t.b.data(), got.data(), packed, q, q + 1);
       EXPECT_EQ(got, want) << text << " width " << width;
     }
   }

@@ -96,7 +96,8 @@ TEST(Op, ClassesThatNoOpHasAreRefused) {
   const Problem problem = *parse_problem(kProblems[0]);
   for (const char* wanted : {"", "default", "any", "ordered"}) EXPECT_TRUE(check_numerics(problem, wanted).ok());
   EXPECT_EQ(check_numerics(problem, "chaotic").code(), Code::kInvalidArgument);
-  EXPECT_FALSE(numerics_allowed(problem, "any", "online(256)"));
+  for (const char* wanted : {"", "default", "ordered", "bf16"})
+    EXPECT_FALSE(numerics_allowed(problem, wanted, "online(256)")) << wanted;
 }
 
 }  // namespace
