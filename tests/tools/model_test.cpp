@@ -124,7 +124,9 @@ TEST_F(Model, TuneDecidesTheProblemsOfThePlansAndMeasuresTheWhole) {
     if (row.contains("plan")) {
       const bool kept = row["whole"] == "kept";
       EXPECT_EQ(row["why"].is_null(), kept) << line;
-      if (!kept) EXPECT_LT(row["speedup_ci95"][1].get<double>(), 1) << line;
+      if (!kept) {
+        EXPECT_LT(row["speedup_ci95"][1].get<double>(), 1) << line;
+      }
       (kept ? plans_kept : plans_taken_back).insert(row["plan"].get<std::string>() + row["test"].get<std::string>());
       continue;
     }

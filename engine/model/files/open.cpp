@@ -101,7 +101,7 @@ Status find_llama2c_tokenizer(const std::string& path, ModelFile& model, Files& 
 Result<Vocabulary> vocabulary_beside_llama2c(const std::string& path, std::span<const std::byte> bytes) {
   HONE_ASSIGN_OR_RETURN(ModelFile model, model_of_llama2c(bytes));
   Files files;
-  find_llama2c_tokenizer(path, model, files);
+  HONE_RETURN_IF_ERROR(find_llama2c_tokenizer(path, model, files));
   if (model.vocabulary) return *std::move(model.vocabulary);
   return not_found(
       fmt::format("a llama2.c model has no tokenizer in it, and neither tok{}.bin nor tokenizer.bin is beside "

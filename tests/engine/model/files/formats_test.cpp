@@ -287,6 +287,7 @@ TEST_F(ModelFilesFormats, ADamagedTokenizerBesideAModelIsSaid) {
   ASSERT_FALSE(damaged.ok());
   EXPECT_EQ(damaged.status().code(), Code::kDataLoss);
   EXPECT_THAT(damaged.status().message(), HasSubstr(file("tok512.bin") + ": token 511 is cut off"));
+  EXPECT_EQ(open_vocabulary(path).status().message(), damaged.status().message()) << "also alone";
   std::filesystem::remove(file("tok512.bin"));
   put("tokenizer.bin", good.substr(0, good.size() - 1));
   EXPECT_EQ(open_model(path).status().code(), Code::kDataLoss);
