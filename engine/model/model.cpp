@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
-#include <map>
 #include <set>
 #include <system_error>
 
@@ -94,15 +93,20 @@ std::vector<int64_t> expected_tokens(const ModelOptions& options, const ModelInf
   return tokens;
 }
 
-// Each plan once, of all expected numbers of tokens.
-Result<ModelInfo::Plans> count_plans(const executable::ExecutablePlan& plan, std::span<const int64_t> tokens) {
-  std::set<const plan::PlanFacts*> seen;
+// Of calls with the expected numbers of tokens, each once however many layers share it.
+Result<std::set<const plan::PlanFacts*>> plans_of(const executable::ExecutablePlan& plan,
+                                                  std::span<const int64_t> tokens) {
+  std::set<const plan::PlanFacts*> plans;
   for (const int64_t count : tokens) {
     HONE_ASSIGN_OR_RETURN(const std::vector<const plan::PlanFacts*> resolved, plan.resolved(count, 0));
-    seen.insert(resolved.begin(), resolved.end());
+    plans.insert(resolved.begin(), resolved.end());
   }
+  return plans;
+}
+
+ModelInfo::Plans count(const std::set<const plan::PlanFacts*>& all) {
   ModelInfo::Plans plans;
-  for (const plan::PlanFacts* facts : seen) {
+  for (const plan::PlanFacts* facts : all) {
     switch (facts->reason) {
       case plan::Reason::kExact:
         ++plans.exact;
@@ -124,14 +128,10 @@ Result<ModelInfo::Plans> count_plans(const executable::ExecutablePlan& plan, std
   return plans;
 }
 
-// Of most matmuls.
-Result<std::string> class_of(const executable::ExecutablePlan& plan, int64_t tokens) {
-  HONE_ASSIGN_OR_RETURN(const std::vector<executable::StepReport> steps, plan.report(tokens, 0));
-  std::map<std::string, int64_t> classes;
-  for (const executable::StepReport& step : steps)
-    if (step.kind == "matmul") ++classes[step.numerics];
-  const auto most = std::ranges::max_element(classes, {}, [](const auto& c) { return c.second; });
-  return most == classes.end() ? std::string() : most->first;
+// Weights of one dtype have one class, whatever the number of rows.
+std::string class_of(const std::set<const plan::PlanFacts*>& plans) {
+  const bool dots = std::ranges::any_of(plans, [](const plan::PlanFacts* p) { return p->numerics == "bf16"; });
+  return dots ? "bf16" : "ordered";
 }
 
 // What matmuls would say of themselves, one by one and without the file.
@@ -196,8 +196,9 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   };
   HONE_ASSIGN_OR_RETURN(executable::ExecutablePlan plan,
                         executable::ExecutablePlan::create(engine, std::move(compilation), plan_options));
-  HONE_ASSIGN_OR_RETURN(info.plans, count_plans(plan, plan_options.expected_tokens));
-  HONE_ASSIGN_OR_RETURN(info.numerics, class_of(plan, plan_options.expected_tokens.front()));
+  HONE_ASSIGN_OR_RETURN(const std::set<const plan::PlanFacts*> plans, plans_of(plan, plan_options.expected_tokens));
+  info.plans = count(plans);
+  info.numerics = class_of(plans);
   info.packed_bytes = plan.memory().packed_bytes;
   info.times.prepare_ns = part.lap();
   std::optional<Tokenizer> words;

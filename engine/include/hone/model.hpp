@@ -48,7 +48,7 @@ struct ModelOptions {
 struct ModelInfo {
   std::string path, format, architecture, name;
   std::string weights;         // element type of most matrices: "f32", "bf16", "f16"
-  std::string numerics;        // class of most matmuls: "ordered", "bf16"
+  std::string numerics;        // class of matmuls with these weights: "ordered", "bf16"
   int64_t parameters = 0;      // tied tables once
   int64_t weight_bytes = 0;    // in the file
   int64_t packed_bytes = 0;    // as matmuls read them
@@ -59,7 +59,8 @@ struct ModelInfo {
   int64_t max_batch = 0;
   bool tokenizer = false;     // there is one
   std::string chat_template;  // its name; "": none that is known
-  // Matmul and attention problems of the expected numbers of tokens, each once, by where their plans come from.
+  // Plans of matmuls and attention for the expected numbers of tokens, each once however many layers share it, by where
+  // they come from.
   struct Plans {
     int64_t exact = 0, near_shape = 0, near_machine = 0, package = 0, by_default = 0;
   } plans;
