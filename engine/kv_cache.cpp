@@ -88,7 +88,7 @@ Status KvCache::Impl::allocate() {
     free_.resize(index(spec_.pages));
     std::iota(free_.rbegin(), free_.rend(), 0);  // page 0 is taken first
   } else {
-    // What could not be when all are full is refused now, though memory is taken as they grow.
+    // Memory is taken as they grow; a size that nobody could have is refused now.
     HONE_RETURN_IF_ERROR(measure(spec_.capacity, spec_.sequences).status());
   }
   sequences_.resize(index(spec_.sequences));

@@ -1,7 +1,7 @@
 // Keys and values of some sequences, where attention reads them.
 //
 //   contiguous   of each sequence K [kv_heads][rows][d], or per head [ceil(rows / 16)][d][16]; V likewise by rows.
-//                `rows` doubles when they are full, up to the capacity: memory is that of the texts there are
+//                `rows` doubles when they are full, up to the capacity, and shrinks for nobody
 //   paged        K [pages][kv_heads][page][d] and so on, taken at once; and a table of pages for each sequence
 #pragma once
 

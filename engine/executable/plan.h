@@ -104,7 +104,8 @@ class ExecutablePlan {
 class Session {
  public:
   // Inputs and outputs in the graph's order; what is not as the guards say is refused before anything runs, naming
-  // dimension, value and rule. After a first call of its size it allocates nothing on one thread. With an error the
+  // dimension, value and rule. After a first call of its size it allocates nothing on one thread,
+  // but for the room of a cache when that doubles (hone/attention.hpp, KvCacheSpec). With an error the
   // position is as before, and outputs are unspecified. Outputs must not overlap inputs or each other.
   Status run(std::span<const InputTensor> inputs, std::span<const OutputTensor> outputs);
 

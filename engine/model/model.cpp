@@ -153,7 +153,7 @@ struct TimedTokenizer {
   int64_t ns;
 };
 
-// Beside the plan where there is a second thread: it takes a fifth of a warm start, and nothing of a plan.
+// Beside graph and passes where there is a second thread: it takes a fifth of a warm start, and nothing of theirs.
 std::future<TimedTokenizer> make_tokenizer(model::Vocabulary vocabulary, bool beside) {
   const auto make = [of = std::make_shared<model::Vocabulary>(std::move(vocabulary))] {
     Stopwatch watch;
@@ -178,13 +178,25 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   ModelInfo info = info_of(file, options);
   HONE_RETURN_IF_ERROR(check_numerics(info, options.numerics));
   info.times.open_ns = part.lap();
-  std::future<TimedTokenizer> tokenizer;
-  if (file.vocabulary) tokenizer = make_tokenizer(*std::move(file.vocabulary), engine.info().threads > 1);
+  std::future<TimedTokenizer> making;
+  if (file.vocabulary) making = make_tokenizer(*std::move(file.vocabulary), engine.info().threads > 1);
   passes::Compilation compilation;
   HONE_ASSIGN_OR_RETURN(compilation.graph,
                         model::decoder_graph(file, {.context = info.context, .max_batch = info.max_batch}));
   HONE_RETURN_IF_ERROR(passes::run_passes(compilation).status());
   info.times.passes_ns = part.lap();
+  // A tokenizer that cannot be is said before weights are packed, which may take minutes.
+  std::optional<Tokenizer> tokenizer;
+  if (making.valid()) {
+    TimedTokenizer made = making.get();
+    if (!made.tokenizer.ok())
+      return Status(made.tokenizer.status().code(),
+                    fmt::format("{}: {}", options.tokenizer.empty() ? path : options.tokenizer,
+                                made.tokenizer.status().message()));
+    tokenizer = *std::move(made.tokenizer);
+    info.times.tokenizer_ns = made.ns;
+  }
+  (void)part.lap();
   // Chunks of other sizes compile in their first call: some 20 ms each, where all of them take longer than all else
   // here.
   executable::PlanOptions plan_options{
@@ -201,19 +213,9 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   info.numerics = class_of(plans);
   info.packed_bytes = plan.memory().packed_bytes;
   info.times.prepare_ns = part.lap();
-  std::optional<Tokenizer> words;
-  if (tokenizer.valid()) {
-    TimedTokenizer made = tokenizer.get();
-    if (!made.tokenizer.ok())
-      return Status(made.tokenizer.status().code(),
-                    fmt::format("{}: {}", options.tokenizer.empty() ? path : options.tokenizer,
-                                made.tokenizer.status().message()));
-    words = *std::move(made.tokenizer);
-    info.times.tokenizer_ns = made.ns;
-  }
   info.times.total_ns = total.lap();
   auto impl = std::make_shared<Model::Impl>(std::move(file.config), std::move(plan));
-  impl->tokenizer = std::move(words);
+  impl->tokenizer = std::move(tokenizer);
   impl->info = std::move(info);
   return Model(std::move(impl));
 }

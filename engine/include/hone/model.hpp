@@ -66,8 +66,8 @@ struct ModelInfo {
   } plans;
   struct Times {
     int64_t open_ns = 0, tokenizer_ns = 0, passes_ns = 0, prepare_ns = 0, total_ns = 0;
-  } times;  // of load(): the file's description, the tokenizer (beside the others where the engine has threads), graph
-            // and passes, weights and code
+  } times;  // of load(): the file's description, the tokenizer (beside graph and passes where the engine has
+            // threads), graph and passes, weights and code
 };
 
 struct ChatTurn {
