@@ -19,8 +19,10 @@ constexpr uint32_t kFirstMark = 0x300;  // all before it are in form C and combi
 struct Range {
   uint32_t first, last;
 };
-// Of letters beyond, those of much text that are so too: Cyrillic, kana, ideographs, Hangul syllables.
-constexpr Range kSettled[] = {{0x400, 0x482}, {0x3041, 0x3096}, {0x30a1, 0x30fa}, {0x3400, 0x9fff}, {0xac00, 0xd7a3}};
+// Of letters beyond, those of much text that are so too: Cyrillic, kana, ideographs, Hangul syllables. And the vowel
+// before the first trailing consonant, which utf8proc up to 2.8 takes for one: it must not see it behind a syllable.
+constexpr Range kSettled[] = {{0x400, 0x482},   {0x3041, 0x3096}, {0x30a1, 0x30fa},
+                              {0x3400, 0x9fff}, {0xac00, 0xd7a3}, {0x11a7, 0x11a7}};
 
 bool is_settled(uint32_t c) {
   return c < kFirstMark ||
