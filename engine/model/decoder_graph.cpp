@@ -112,9 +112,11 @@ class Decoder {
     }
     return b_.add(OpKind::concatenate, {front, part(c_.rope_dims, c_.head_dim)}, {{"axis", int64_t{2}}});
   }
-  // One rotation of all of a head: neighbours beyond the part that is turned are turned by 0, which leaves them.
+  // One rotation of all of a head: neighbours beyond the part that is turned are turned by 0, which leaves them. The
+  // last element of an odd head has no neighbour.
   bool whole() const {
-    return c_.rope_dims == c_.head_dim || (c_.rope_style == RopeStyle::kInterleaved && rope_.amplitude == 1);
+    return c_.rope_dims == c_.head_dim ||
+           (c_.rope_style == RopeStyle::kInterleaved && rope_.amplitude == 1 && c_.head_dim % 2 == 0);
   }
 
   ValueId cached(ValueId rows, const char* name) {

@@ -86,6 +86,7 @@ std::vector<Form> forms() {
                  .kind = RopeScalingKind::kYarn, .factor = 4, .original_context = 256, .attention_factor = 1.3};
            }),
       form("APartOfNeighbours", [](DecoderConfig& c) { c.rope_dims = 6; }),
+      form("APartOfNeighboursOfAnOddHead", [](DecoderConfig& c) { c.head_dim = 15, c.rope_dims = 14; }),
       form("YarnOfAPartOfNeighbours",
            [](DecoderConfig& c) {
              c.rope_dims = 8;
