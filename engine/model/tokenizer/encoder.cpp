@@ -22,6 +22,18 @@ constexpr int32_t kNotLookedUp = -2;
 
 Status too_long() { return invalid_argument(fmt::format("a text of more than {} bytes; give it in parts", kMaxText)); }
 
+Result<std::string> joined_text(std::span<const TextPart> parts) {
+  size_t size = 0;
+  for (const TextPart& part : parts) {
+    if (part.text.size() > kMaxText - size) return too_long();
+    size += part.text.size();
+  }
+  std::string text;
+  text.reserve(size);
+  for (const TextPart& part : parts) text += part.text;
+  return text;
+}
+
 // Scores descending as numbers ascending. Zeros are one number.
 uint32_t priority_of(float score) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0F);
@@ -31,74 +43,59 @@ uint32_t priority_of(float score) {
 
 }  // namespace
 
+// Special tokens are found in the text as it is given, all parts as one, and stay; what lies between them is put into
+// form C each for itself. It is tokenized as soon as it is found: a list of what was found would be larger than any
+// text of short tokens.
 Result<std::vector<int32_t>> Encoder::encode(std::span<const TextPart> parts, bool bos, bool eos) {
-  HONE_ASSIGN_OR_RETURN(std::vector<Stretch> stretches, stretches_of(parts));
-  if (of_.form_c && !surely_form_c(text_)) HONE_RETURN_IF_ERROR(normalize(stretches));
-  if (text_.size() >= kWorthKnowing) known_.resize(kKnownWords);
-  if (of_.by_bytes()) pre_tokenizer_.emplace(of_.pre_tokenizer, text_.size());
+  HONE_ASSIGN_OR_RETURN(std::string joined, joined_text(parts));
+  if (joined.size() >= kWorthKnowing) known_.resize(kKnownWords);
+  if (of_.by_bytes()) pre_tokenizer_.emplace(of_.pre_tokenizer, joined.size());
+  normalizes_ = of_.form_c && !surely_form_c(joined);
+  if (normalizes_) {
+    text_.reserve(joined.size());
+  } else {
+    text_ = std::move(joined);
+  }
+  const std::string_view given = normalizes_ ? joined : text_;
 
   if (bos) ids_.push_back(of_.vocabulary.bos);
-  for (const Stretch& stretch : stretches) {
-    if (stretch.id < 0) {
-      HONE_RETURN_IF_ERROR(raw_text(stretch.begin, stretch.end));
-      continue;
+  size_t raw = 0, part_begin = 0;  // given[raw, ..) is not tokenized yet
+  for (const TextPart& part : parts) {
+    const size_t part_end = part_begin + part.text.size();
+    const std::string_view until = given.substr(0, part_end);
+    const SpecialTokens& special = part.parse_special ? of_.all_special : of_.user_defined;
+    for (auto found = special.find(until, part_begin); found; found = special.find(until, raw)) {
+      HONE_RETURN_IF_ERROR(raw_text(given.substr(raw, found->begin - raw)));
+      raw = found->begin + found->length;
+      special_token(given.substr(found->begin, found->length), found->id, bos);
     }
-    const bool second_bos = bos && ids_.size() == 1 && stretch.begin == 0 && stretch.id == of_.vocabulary.bos;
-    if (!second_bos) ids_.push_back(stretch.id);
-    after_special_ = true;
-    last_unknown_ = false;
+    part_begin = part_end;
   }
+  HONE_RETURN_IF_ERROR(raw_text(given.substr(raw)));
   if (eos) ids_.push_back(of_.vocabulary.eos);
   return std::move(ids_);
 }
 
-// The parts as one text, and where special tokens are in it.
-Result<std::vector<Encoder::Stretch>> Encoder::stretches_of(std::span<const TextPart> parts) {
-  size_t size = 0;
-  for (const TextPart& part : parts) {
-    if (part.text.size() > kMaxText - size) return too_long();
-    size += part.text.size();
-  }
-  text_.reserve(size);
-  for (const TextPart& part : parts) text_ += part.text;
-  std::vector<Stretch> stretches;
-  size_t raw = 0, part_begin = 0;  // text_[raw, ..) is in no stretch yet
-  for (const TextPart& part : parts) {
-    const size_t part_end = part_begin + part.text.size();
-    const std::string_view until = std::string_view(text_).substr(0, part_end);
-    const SpecialTokens& special = part.parse_special ? of_.all_special : of_.user_defined;
-    for (auto found = special.find(until, part_begin); found; found = special.find(until, raw)) {
-      if (raw < found->begin) stretches.push_back({raw, found->begin});
-      raw = found->begin + found->length;
-      stretches.push_back({found->begin, raw, found->id});
-    }
-    part_begin = part_end;
-  }
-  if (raw < text_.size()) stretches.push_back({raw, text_.size()});
-  return stretches;
+void Encoder::special_token(std::string_view given, int32_t id, bool bos) {
+  const bool second_bos = bos && ids_.size() == 1 && done_ == 0 && id == of_.vocabulary.bos;
+  if (!second_bos) ids_.push_back(id);
+  if (normalizes_) text_ += given;
+  done_ += given.size();
+  after_special_ = true;
+  last_unknown_ = false;
 }
 
-// Special tokens are found in the text as it is given, and stay; what lies between them is normalized each for itself.
-Status Encoder::normalize(std::vector<Stretch>& stretches) {
-  std::string form_c;
-  form_c.reserve(text_.size());
-  for (Stretch& stretch : stretches) {
-    const std::string_view text = std::string_view(text_).substr(stretch.begin, stretch.end - stretch.begin);
-    stretch.begin = form_c.size();
-    if (stretch.id < 0) {
-      append_form_c(text, form_c);
-    } else {
-      form_c += text;
-    }
-    stretch.end = form_c.size();
-    if (form_c.size() > kMaxText) return too_long();  // some characters have more bytes in form C
+Status Encoder::raw_text(std::string_view given) {
+  if (given.empty()) return {};
+  const size_t begin = done_;
+  if (normalizes_) {
+    append_form_c(given, text_);
+    if (text_.size() > kMaxText) return too_long();  // some characters have more bytes in form C
+    done_ = text_.size();
+  } else {
+    done_ += given.size();
   }
-  text_ = std::move(form_c);
-  return {};
-}
-
-Status Encoder::raw_text(size_t begin, size_t end) {
-  return of_.by_bytes() ? byte_level(begin, end) : sentence_pieces(begin, end);
+  return of_.by_bytes() ? byte_level(begin, done_) : sentence_pieces(begin, done_);
 }
 
 // Runs of characters are cut by the pre-tokenizer; a run of bytes that are none is a piece.
@@ -129,17 +126,17 @@ Status Encoder::sentence_pieces(size_t begin, size_t end) {
   bool prefix = v.add_space_prefix && after_special_ && (begin == 0 || !v.space_prefix_once) &&
                 !(v.space_prefix_if_none && begins_with_space(begin));
   after_special_ = false;
+  const std::string_view text = std::string_view(text_).substr(0, end);  // a search goes no further
   while (begin < end) {
     size_t next = end;
     if (of_.words_alone) {
       next = begin;
       do {
-        next = std::min(text_.find(' ', next + 1), end);
-      } while (next < end &&
-               (text_[next - 1] == ' ' || std::string_view(text_).substr(begin, next - begin).ends_with(kPieceSpace)));
+        next = std::min(text.find(' ', next + 1), end);
+      } while (next < end && (text[next - 1] == ' ' || text.substr(begin, next - begin).ends_with(kPieceSpace)));
     }
     if (prefix) {
-      HONE_RETURN_IF_ERROR(piece_word(std::string_view(text_).substr(begin, next - begin), true));
+      HONE_RETURN_IF_ERROR(piece_word(text.substr(begin, next - begin), true));
       prefix = false;
     } else {
       HONE_RETURN_IF_ERROR(remembered(begin, next, &Encoder::piece_word));

@@ -24,14 +24,10 @@ class Encoder {
     uint32_t begin = 0, length = 0, first_id = 0, ids = 0;
   };
 
-  struct Stretch {  // of text_: a special token, or (id -1) what is to be tokenized
-    size_t begin = 0, end = 0;
-    int32_t id = -1;
-  };
-
-  Result<std::vector<Stretch>> stretches_of(std::span<const TextPart> parts);
-  Status normalize(std::vector<Stretch>& stretches);
-  Status raw_text(size_t begin, size_t end);
+  // The next of the text as it was given.
+  void special_token(std::string_view given, int32_t id, bool bos);
+  Status raw_text(std::string_view given);
+  // Of text_.
   Status byte_level(size_t begin, size_t end);
   Status sentence_pieces(size_t begin, size_t end);
   bool begins_with_space(size_t at) const;
@@ -47,7 +43,9 @@ class Encoder {
   Status unknown(std::string_view bytes);
 
   const Tokenizer::Impl& of_;
-  std::string text_;     // all parts, in form C where the vocabulary has it so
+  std::string text_;  // all parts; where they are put into form C, as far as they were read
+  size_t done_ = 0;   // text_[0, done_) was read
+  bool normalizes_ = false;
   std::string escaped_;  // of a word: U+2581 for spaces; of a piece: in GPT-2's alphabet
   std::vector<int32_t> ids_;
   Merger merger_;

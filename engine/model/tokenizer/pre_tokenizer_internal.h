@@ -43,7 +43,7 @@ class PreTokenizer {
   // What one text of many needs; patterns are shared by threads, this is not.
   class Matcher {
    public:
-    // `bytes` of text at most, which bounds the steps that the file's own patterns may take.
+    // `bytes` of text as it was given, which bounds the steps that the file's own patterns may take.
     Matcher(const PreTokenizer& of, size_t bytes);
     ~Matcher();
     Matcher(const Matcher&) = delete;

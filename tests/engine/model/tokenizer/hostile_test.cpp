@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 
 #include "engine/model/tokenizer/pattern_syntax_internal.h"
 #include "engine/model/tokenizer/tokenizer.h"
@@ -141,6 +146,43 @@ TEST(TokenizerHostile, LargeTextsOfOneKind) {
     }
   }
 }
+
+// Special tokens with a letter between them: one that looks for the next space in all of the rest does not come back.
+TEST(TokenizerHostile, ManyShortStretches) {
+  const size_t times = 2'000'000;
+  std::string text;
+  for (size_t i = 0; i < times; ++i) text += "a<>";
+  for (Vocabulary v : {pieces({"a"}), byte_level({}, "gpt-2"), byte_level({}, "qwen2")}) {
+    v.add_space_prefix = v.add_bos = false;
+    add(v, "<>", TokenKind::kUserDefined);
+    const auto ids = tokenizer_of(v).encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    EXPECT_EQ(ids->size(), 2 * times);
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// 3 MB of special tokens are 12 MB of ids (28 while their list grows), and twice the text where it changes. A note of
+// each would be 72 MB.
+TEST(TokenizerHostile, MemoryOfSpecialTokens) {
+  const auto in_little_memory = [](std::string_view pre_tokenizer, const std::string& end) {
+    Vocabulary v = byte_level({}, pre_tokenizer);
+    v.tokens['<'].kind = TokenKind::kUserDefined;
+    const Tokenizer t = tokenizer_of(v);
+    const std::string text = std::string(3'000'000, '<') + end;
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (50 << 20);
+    const rlimit limit{most, most};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+    const auto ids = t.encode(text);
+    std::_Exit(ids.ok() && ids->size() > 3'000'000 ? 0 : 1);
+  };
+  EXPECT_EXIT(in_little_memory("gpt-2", "a"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(in_little_memory("qwen2", "a"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(in_little_memory("qwen2", "e\u0301"), ::testing::ExitedWithCode(0), "") << "with form C";
+}
+#endif
 
 TEST(TokenizerHostile, TextTooLarge) {
   // The same 64 MiB again and again: nothing of it is read.
