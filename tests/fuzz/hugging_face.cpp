@@ -9,7 +9,7 @@ using namespace hone;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = fuzz::text_of(data, size);
   if (const auto stops = model::stops_of_hugging_face(text); !stops.ok()) fuzz::require_message(stops.status());
-  (void)model::chat_template_of_hugging_face(text);
+  if (const auto json = model::parse_json_object(text); json.ok()) (void)model::chat_template_of_hugging_face(*json);
   if (const auto map = model::weight_map_of_hugging_face(text); map.ok()) {
     for (const auto& [tensor, file] : *map) HONE_FUZZ_REQUIRE(file.find('/') == std::string::npos && file != "..");
   } else {

@@ -10,7 +10,13 @@ using namespace hone::model;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text = fuzz::text_of(data, size);
   const std::string_view config = fuzz::take_line(text);
-  const Result<Vocabulary> v = vocabulary_of_tokenizer_json(text, config);
+  Result<Json> json = Json();
+  if (!config.empty()) json = parse_json_object(config);
+  if (!json.ok()) {
+    fuzz::require_message(json.status());
+    return 0;
+  }
+  const Result<Vocabulary> v = vocabulary_of_tokenizer_json(text, *json);
   if (!v.ok()) {
     fuzz::require_message(v.status());
     return 0;

@@ -130,16 +130,20 @@ Result<std::string> whole(std::string_view text) {
   return std::string(text);
 }
 
-Result<std::string> json_text(std::string_view text) {
-  HONE_RETURN_IF_ERROR(parse_json_object(text).status());
-  return std::string(text);
+// Null where there is none. Asked for once and only where it is needed: it may have megabytes.
+Result<Json> tokenizer_config_of(const Folder& folder) {
+  return folder.optional<Json>("tokenizer_config.json", [](std::string_view text) { return parse_json_object(text); });
 }
 
-Status read_vocabulary(const Folder& folder, std::optional<Vocabulary>& vocabulary) {
+// `tokenizer_config`: where it was read already.
+Status read_vocabulary(const Folder& folder, std::optional<Json> tokenizer_config,
+                       std::optional<Vocabulary>& vocabulary) {
   const auto file = folder.open("tokenizer.json");
   if (!file.ok()) return file.status().code() == Code::kNotFound ? Status() : file.status();
-  HONE_ASSIGN_OR_RETURN(const std::string config, folder.optional("tokenizer_config.json", json_text));
-  Result<Vocabulary> read = vocabulary_of_tokenizer_json(text_of(**file), config);
+  if (!tokenizer_config) {
+    HONE_ASSIGN_OR_RETURN(tokenizer_config.emplace(), tokenizer_config_of(folder));
+  }
+  Result<Vocabulary> read = vocabulary_of_tokenizer_json(text_of(**file), *tokenizer_config);
   if (!read.ok()) return in_file("tokenizer.json", read.status());
   vocabulary = *std::move(read);
   // The tokenizer's own eos ends a text; what ends a turn of a chat is a matter of generating.
@@ -156,7 +160,7 @@ Status read_vocabulary(const Folder& folder, std::optional<Vocabulary>& vocabula
 
 Result<Vocabulary> vocabulary_of_folder(const std::string& path) {
   std::optional<Vocabulary> vocabulary;
-  HONE_RETURN_IF_ERROR(read_vocabulary(Folder(path), vocabulary));
+  HONE_RETURN_IF_ERROR(read_vocabulary(Folder(path), std::nullopt, vocabulary));
   if (!vocabulary) return not_found("no tokenizer.json in the folder");
   return *std::move(vocabulary);
 }
@@ -175,11 +179,13 @@ Result<OpenedFolder> open_folder(const std::string& path, const std::string& onl
   HONE_ASSIGN_OR_RETURN(const std::vector<std::string> names, weight_files(folder, only, map));
   HONE_RETURN_IF_ERROR(read_weights(folder, names, map, opened));
   HONE_ASSIGN_OR_RETURN(opened.model.chat_template, folder.optional("chat_template.jinja", whole));
+  std::optional<Json> tokenizer_config;
   if (opened.model.chat_template.empty()) {
-    HONE_ASSIGN_OR_RETURN(opened.model.chat_template,
-                          folder.optional("tokenizer_config.json", chat_template_of_hugging_face));
+    HONE_ASSIGN_OR_RETURN(tokenizer_config.emplace(), tokenizer_config_of(folder));
+    opened.model.chat_template = chat_template_of_hugging_face(*tokenizer_config);
   }
-  if (with_vocabulary) HONE_RETURN_IF_ERROR(read_vocabulary(folder, opened.model.vocabulary));
+  if (with_vocabulary)
+    HONE_RETURN_IF_ERROR(read_vocabulary(folder, std::move(tokenizer_config), opened.model.vocabulary));
   return opened;
 }
 

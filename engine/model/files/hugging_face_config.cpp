@@ -239,15 +239,14 @@ Result<std::vector<int32_t>> stops_of_hugging_face(std::string_view text) {
   return ids;
 }
 
-Result<std::string> chat_template_of_hugging_face(std::string_view tokenizer_config) {
-  HONE_ASSIGN_OR_RETURN(const Json json, parse_json_object(tokenizer_config));
-  const Json& found = member(json, "chat_template");
+std::string chat_template_of_hugging_face(const Json& tokenizer_config) {
+  const Json& found = member(tokenizer_config, "chat_template");
   if (found.is_string()) return found.get<std::string>();
   if (found.is_array())
     for (const Json& entry : found)
       if (entry.is_object() && member(entry, "name") == "default" && member(entry, "template").is_string())
         return member(entry, "template").get<std::string>();
-  return std::string();
+  return "";
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> weight_map_of_hugging_face(std::string_view index) {

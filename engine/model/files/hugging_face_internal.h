@@ -9,6 +9,7 @@
 
 #include "engine/base/status.h"
 #include "engine/model/files/model_file.h"
+#include "engine/model/json.h"
 
 namespace hone::model {
 
@@ -26,7 +27,7 @@ Result<DecoderConfig> config_of_hugging_face(std::string_view config_json);
 // eos_token_id of generation_config.json or config.json: a number or a list. Nothing where there is none.
 Result<std::vector<int32_t>> stops_of_hugging_face(std::string_view json);
 // chat_template of tokenizer_config.json: a text, or the one called "default" of a list; "" where there is none.
-Result<std::string> chat_template_of_hugging_face(std::string_view tokenizer_config);
+std::string chat_template_of_hugging_face(const Json& tokenizer_config);
 // weight_map of model.safetensors.index.json: tensor and file, which is a name without a folder.
 Result<std::vector<std::pair<std::string, std::string>>> weight_map_of_hugging_face(std::string_view index);
 

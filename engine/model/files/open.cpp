@@ -52,7 +52,7 @@ bool is_of_a_folder(const fs::path& path) { return path.filename() == "tokenizer
 // A tokenizer.json by whatever name, with what is beside it where it has its own.
 Result<Vocabulary> vocabulary_of_json(const fs::path& path, std::span<const std::byte> bytes) {
   if (is_of_a_folder(path)) return vocabulary_of_folder(path.parent_path().string());
-  return vocabulary_of_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "");
+  return vocabulary_of_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, {});
 }
 
 Result<Vocabulary> vocabulary_beside_llama2c(const std::string& path, std::span<const std::byte> bytes);

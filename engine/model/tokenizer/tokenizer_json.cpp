@@ -257,16 +257,9 @@ Status finish(Reader& reader, const Json& file, const Json& config) {
 
 }  // namespace
 
-Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, std::string_view tokenizer_config_json) {
+Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, const Json& tokenizer_config) {
   Result<Json> file = parse_json_object(json, kMostBytes);
   if (!file.ok()) return file.status();
-  Json config;
-  if (!tokenizer_config_json.empty()) {
-    Result<Json> read = parse_json_object(tokenizer_config_json);
-    if (!read.ok())
-      return Status(read.status().code(), fmt::format("tokenizer_config.json: {}", read.status().message()));
-    config = *std::move(read);
-  }
   Reader reader;
   HONE_RETURN_IF_ERROR(reader.model(member(*file, "model")));
   HONE_RETURN_IF_ERROR(reader.added_tokens(member(*file, "added_tokens")));
@@ -276,7 +269,7 @@ Result<Vocabulary> vocabulary_of_tokenizer_json(std::string_view json, std::stri
   HONE_RETURN_IF_ERROR(
       reader.each(member(*file, "pre_tokenizer"), "pretokenizers",
                   [&](const Json& part, const std::string& type) { return reader.pre_tokenizer(part, type); }));
-  HONE_RETURN_IF_ERROR(finish(reader, *file, config));
+  HONE_RETURN_IF_ERROR(finish(reader, *file, tokenizer_config));
   return std::move(reader.out);
 }
 

@@ -11,7 +11,6 @@ namespace hone::model {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 const Json kLlama32 =
     Json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 128000,
@@ -191,11 +190,12 @@ TEST(ModelFilesConfig, Neighbours) {
   EXPECT_THAT(*stops_of_hugging_face("{}"), ::testing::IsEmpty());
   EXPECT_FALSE(stops_of_hugging_face(R"({"eos_token_id": "2"})").ok());
   EXPECT_FALSE(stops_of_hugging_face(R"({"eos_token_id": [-1]})").ok());
-  EXPECT_EQ(*chat_template_of_hugging_face(R"({"chat_template": "{{ x }}"})"), "{{ x }}");
-  EXPECT_EQ(*chat_template_of_hugging_face(R"({"chat_template": [{"name": "tool_use", "template": "t"},
-                                             {"name": "default", "template": "d"}]})"),
+  EXPECT_EQ(chat_template_of_hugging_face(Json{{"chat_template", "{{ x }}"}}), "{{ x }}");
+  EXPECT_EQ(chat_template_of_hugging_face(Json::parse(R"({"chat_template": [{"name": "tool_use", "template": "t"},
+                                                         {"name": "default", "template": "d"}]})")),
             "d");
-  EXPECT_EQ(*chat_template_of_hugging_face("{}"), "");
+  EXPECT_EQ(chat_template_of_hugging_face(Json::object()), "");
+  EXPECT_EQ(chat_template_of_hugging_face(Json()), "") << "no such file";
   EXPECT_THAT(*weight_map_of_hugging_face(R"({"weight_map": {"a": "1.safetensors"}})"),
               ::testing::ElementsAre(::testing::Pair("a", "1.safetensors")));
   for (const char* outside : {"../a.safetensors", "/etc/passwd", "", ".", "a/b"})
@@ -251,7 +251,11 @@ TEST_F(ModelFilesCheckpoint, ItsTokenizer) {
   const synthetic::SyntheticModel m = *synthetic::synthetic_model("tiny");
   put_checkpoint(m, "c");
   EXPECT_FALSE(open_model(file("c"))->vocabulary.has_value());
+  put("c/chat_template.jinja", "{{ turns }}");
+  put("c/tokenizer_config.json", "[]");
   EXPECT_THAT(open_vocabulary(file("c")).status().message(), HasSubstr("no tokenizer.json in the folder"));
+  EXPECT_TRUE(open_model(file("c")).ok()) << "nothing is asked of its tokenizer_config.json";
+  std::filesystem::remove(file("c/chat_template.jinja"));
   put("c/tokenizer.json", R"({"added_tokens": [{"id": 3, "content": "<|eot_id|>", "special": true},
     {"id": 4, "content": "<end>", "special": true}, {"id": 5, "content": "<stop>", "special": true}],
     "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
@@ -278,9 +282,17 @@ TEST_F(ModelFilesCheckpoint, ItsTokenizer) {
   EXPECT_EQ(open_model(file("c")).status().message(), wrong) << "each file is named once";
   EXPECT_EQ(open_vocabulary(file("c")).status().message(), wrong);
   EXPECT_EQ(open_vocabulary(file("c/tokenizer.json")).status().message(), wrong);
-  put("c/tokenizer_config.json", "[]");
-  EXPECT_EQ(open_vocabulary(file("c/tokenizer.json")).status().message(),
-            file("c") + ": tokenizer_config.json: not a JSON object");
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const auto& [text, reason] : {std::pair<std::string, const char*>{"[]", "not a JSON object"},
+                                     {"{\"bos_token\":" + deep + "}", "JSON nested more than 16 deep"}}) {
+    put("c/tokenizer_config.json", text);
+    const std::string damaged = file("c") + ": tokenizer_config.json: " + reason;
+    EXPECT_EQ(open_vocabulary(file("c/tokenizer.json")).status().message(), damaged);
+    EXPECT_EQ(open_model(file("c")).status().message(), damaged) << "for its template";
+    put("c/chat_template.jinja", "{{ turns }}");
+    EXPECT_EQ(open_model(file("c")).status().message(), damaged) << "for its vocabulary";
+    std::filesystem::remove(file("c/chat_template.jinja"));
+  }
   EXPECT_EQ(open_vocabulary(put("other.json", R"({"model": {"type": "WordPiece"}})")).status().message(),
             file("other.json") + ": a model WordPiece is not known, only BPE is");
 }
