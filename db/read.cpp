@@ -71,7 +71,7 @@ Whole read_whole_settings(const std::string& settings) {
   "wp.text AS program, w.codegen AS codegen, w.codegen_version AS codegen_version, w.threads AS threads, "           \
   "w.numerics AS numerics, fp.text AS fallback_program, f.codegen AS fallback_codegen, "                             \
   "f.codegen_version AS fallback_codegen_version, f.threads AS fallback_threads, f.numerics AS fallback_numerics, "  \
-  "runs.cache_mode AS cache_mode, CASE runs.cache_mode WHEN 'whole' THEN runs.settings ELSE '' END AS whole "        \
+  "runs.cache_mode AS cache_mode, runs.settings AS settings "                                                        \
   "FROM problems p JOIN decisions d ON d.problem_id = p.id JOIN runs ON runs.id = d.run_id "                         \
   "JOIN machines ON machines.id = runs.machine_id JOIN builds ON builds.id = runs.build_id "                         \
   "JOIN candidates w ON w.id = d.winner_id JOIN programs wp ON wp.id = w.program_id "                                \
@@ -109,7 +109,7 @@ Result<std::vector<StoredDecision>> SqliteStore::read_decisions(const char* sql,
                          .build = {.engine = q.text("engine"), .codegens = q.text("codegens")},
                          .decision = {},
                          .whole = {}};
-      if (q.text("cache_mode") == kInWhole) row.whole = read_whole_settings(q.text("whole"));
+      if (q.text("cache_mode") == kInWhole) row.whole = read_whole_settings(q.text("settings"));
       Decision& d = row.decision;
       if (!parse_name(kVerdictNames, q.text("verdict"), d.verdict)) continue;
       d.problem = {.text = q.text("problem"), .family = q.text("family"), .m = q.integer("m")};

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "db/pages.h"
+#include "db/store_internal.h"
 
 namespace hone::db {
 namespace {
@@ -233,8 +234,12 @@ class Salvage {
 }  // namespace
 
 std::string Salvaged::summary() const {
-  return fmt::format("saved {} record{}, {} table{} damaged", records, records == 1 ? "" : "s", damaged_tables,
-                     damaged_tables == 1 ? " was" : "s were");
+  std::string text = fmt::format("saved {} record{}, {} table{} damaged", records, records == 1 ? "" : "s",
+                                 damaged_tables, damaged_tables == 1 ? " was" : "s were");
+  if (dropped_decisions > 0)
+    text += fmt::format(", {} decision{} dropped whose samples are lost", dropped_decisions,
+                        dropped_decisions == 1 ? " was" : "s were");
+  return text;
 }
 
 std::optional<Salvaged> salvage(const std::string& path, std::span<const Migration> steps, const std::string& name) {
@@ -266,6 +271,10 @@ std::optional<Salvaged> salvage(const std::string& path, std::span<const Migrati
   }
   if (result.records == 0) return std::nullopt;
   (void)migrate(database, steps);
+  SQLite::Transaction transaction(database);
+  result.dropped_decisions = drop_faulty_decisions(*result.connection);
+  transaction.commit();
+  result.records -= result.dropped_decisions;
   return result;
 }
 

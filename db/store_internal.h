@@ -198,6 +198,8 @@ Status read_codes(Connection& connection, const CodeFilter& filter,
 std::string new_uid();  // 128 random bits, in hex
 int64_t unix_now();
 
-std::vector<std::string> find_faults(Connection& connection);  // verify.cpp
+// verify.cpp
+std::vector<std::string> find_faults(Connection& connection);
+int64_t drop_faulty_decisions(Connection& connection);  // those that find_faults() names; how many
 
 }  // namespace hone::db

@@ -95,8 +95,10 @@ inline Decision decision(const ProblemKey& p, const std::string& program, int64_
 inline void fill(Store& store, int64_t m = 1) {
   auto run = begin(store);
   ASSERT_TRUE(run.ok()) << run.status().to_string();
-  ASSERT_TRUE(add_samples(store, *run, problem(m), candidate("tuned"), {{.round = 0, .order = 0, .ns = 1000}}).ok());
-  ASSERT_TRUE(add_samples(store, *run, problem(m), candidate("default"), {{.round = 0, .order = 1, .ns = 1500}}).ok());
+  const Sample tuned{.order = 0, .ns = 1000, .phase = Phase::kConfirm},
+      other{.order = 1, .ns = 1500, .phase = tuned.phase};
+  ASSERT_TRUE(add_samples(store, *run, problem(m), candidate("tuned"), {tuned}).ok());
+  ASSERT_TRUE(add_samples(store, *run, problem(m), candidate("default"), {other}).ok());
   ASSERT_TRUE(store.add_decision(*run, decision(problem(m), "tuned")).ok());
 }
 

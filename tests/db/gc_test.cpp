@@ -22,8 +22,10 @@ int64_t decide(Store& store, const std::string& program, int64_t decided_at, con
                const std::string& machine = "x86-64:avx2", int64_t m = 1) {
   const auto run = store.begin_run({.key = machine, .label = "{}"}, {.engine = engine, .codegens = "asmjit=1"},
                                    {.seed = 7, .cache_mode = "warm", .settings = "{}", .problem = problem(m)});
-  EXPECT_TRUE(add_samples(store, *run, problem(m), candidate(program), {{.round = 0, .order = 0, .ns = 1000}}).ok());
-  EXPECT_TRUE(add_samples(store, *run, problem(m), candidate("default"), {{.round = 0, .order = 1, .ns = 1500}}).ok());
+  const Sample tuned{.order = 0, .ns = 1000, .phase = Phase::kConfirm},
+      other{.order = 1, .ns = 1500, .phase = tuned.phase};
+  EXPECT_TRUE(add_samples(store, *run, problem(m), candidate(program), {tuned}).ok());
+  EXPECT_TRUE(add_samples(store, *run, problem(m), candidate("default"), {other}).ok());
   const auto id = store.add_decision(*run, decision(problem(m), program, decided_at));
   EXPECT_TRUE(id.ok());
   return *id;

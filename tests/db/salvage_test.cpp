@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "db/store_internal.h"
 #include "tests/db/db_testing.h"
 
 namespace hone::db {
@@ -35,12 +36,13 @@ void populate(const std::string& path) {
                                    ? "tuned"
                                    : std::string(100, 'a' + m % 26) + " " + std::to_string(m) + " " + std::to_string(c);
       SampleGroup group{.candidate = candidate(text)};
-      for (int r = 0; r < 12; ++r) group.samples.push_back({.round = r, .order = c, .ns = 1'000'000 + m * 999 + r});
+      for (int r = 0; r < 12; ++r)
+        group.samples.push_back({.round = r, .order = c, .ns = 1'000'000 + m * 999 + r, .phase = Phase::kConfirm});
       groups.push_back(std::move(group));
     }
     ASSERT_TRUE(store->add_round(*run, problem(m), groups, 1.5).ok());
     Decision decided = decision(problem(m), "tuned", 1'700'000'000 + m);
-    decided.ns = decided.default_ns = static_cast<double>(1'000'000 + m * 999);
+    decided.ns = decided.default_ns = static_cast<double>(1'000'000 + m * 999) + 5.5;
     decided.speedup = decided.speedup_lo = decided.speedup_hi = 1;
     ASSERT_TRUE(store->add_decision(*run, decided).ok());
     ASSERT_TRUE(store->add_outcome(*run, problem(m), candidate("wrong one"), Outcome::kWrong, "element 3", "x").ok());
@@ -111,11 +113,14 @@ class DbSalvage : public testing::Test {
       EXPECT_LE(rows.size(), (*content_)[table].size());
     }
     EXPECT_EQ(saved->records, static_cast<int64_t>(size_of(found)));
+    EXPECT_THAT(find_faults(*saved->connection), testing::IsEmpty());
+    decisions_dropped_ = saved->dropped_decisions;
+    decisions_saved_ = static_cast<int64_t>(found.contains("decisions") ? found.at("decisions").size() : 0);
     runs_saved_ = static_cast<int64_t>(found.contains("runs") ? found.at("runs").size() : 0);
     return saved->records;
   }
 
-  static inline int64_t runs_saved_ = 0;
+  static inline int64_t runs_saved_ = 0, decisions_saved_ = 0, decisions_dropped_ = 0;
   static Folder* whole_;
   static std::map<std::string, Rows>* content_;
 };
@@ -199,6 +204,43 @@ TEST_F(DbSalvage, ALostPageOfTextsIsRebuiltFromItsIndex) {
     damaged.replace((root - 1) * 4096, 4096, std::string(4096, '\0'));
     EXPECT_EQ(salvage_true_rows(damaged), static_cast<int64_t>(size_of(*content_)));
   }
+}
+
+// Number of `bytes` bytes, the first one the highest.
+uint32_t number(const std::string& file, size_t at, size_t bytes) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value = value << 8 | static_cast<unsigned char>(file[at + i]);
+  return value;
+}
+
+// A page of samples is more than those of one problem: decisions that lost theirs go too, or half of theirs.
+TEST_F(DbSalvage, WithTheirSamplesGoDecisions) {
+  SQLite::Database database(whole_->file("a.db"));
+  const auto root =
+      static_cast<size_t>(database.execAndGet("SELECT rootpage FROM sqlite_schema WHERE name = 'samples'").getInt());
+  const std::string sound = bytes();
+  const size_t page = (root - 1) * 4096, children = number(sound, page + 3, 2);
+  ASSERT_EQ(sound[page], 2) << "a page of what leads to pages";
+  ASSERT_GT(children, 10u);
+  for (size_t i = 0; i < children; ++i) {
+    SCOPED_TRACE(i);
+    const size_t leaf = number(sound, page + number(sound, page + 12 + 2 * i, 2), 4);
+    std::string damaged = sound;
+    damaged.replace((leaf - 1) * 4096, 4096, std::string(4096, '\0'));
+    EXPECT_GT(salvage_true_rows(damaged), 0);
+    EXPECT_GE(decisions_dropped_, 1);
+    EXPECT_LE(decisions_dropped_, 3);
+    EXPECT_EQ(decisions_saved_ + decisions_dropped_, kProblems);
+  }
+}
+
+TEST(DbSalvaged, SaysWhatItIs) {
+  Salvaged saved;
+  saved.records = 812;
+  saved.damaged_tables = 1;
+  EXPECT_EQ(saved.summary(), "saved 812 records, 1 table was damaged");
+  saved.dropped_decisions = 2;
+  EXPECT_EQ(saved.summary(), "saved 812 records, 1 table was damaged, 2 decisions were dropped whose samples are lost");
 }
 
 // A process was killed before its log was copied into the file, and then the file was damaged.

@@ -108,7 +108,7 @@ TEST(DbSchema, ViewsJoinTheTexts) {
   EXPECT_EQ(plans.getColumn("default_program").getString(), "default");
   EXPECT_EQ(plans.getColumn("decided_at").getString().substr(0, 2), "20");
   EXPECT_FALSE(plans.executeStep());
-  EXPECT_EQ(database.execAndGet("SELECT sum(ns) FROM timings WHERE phase = 'search'").getInt64(), 2500);
+  EXPECT_EQ(database.execAndGet("SELECT sum(ns) FROM timings WHERE phase = 'confirm'").getInt64(), 2500);
 }
 
 TEST(DbSchema, VersionsAscendFromOne) {

@@ -34,8 +34,12 @@ TEST(DbSession, WhatAKilledProcessBeganIsTakenUpAgain) {
     auto store = must_open(path);
     const SessionClaim mine = claim(*store);
     auto first = begin_in(*store, mine.id, problem(1));
-    if (!add_samples(*store, *first, problem(1), candidate("tuned"), {{.ns = 1000}}, 2.5).ok()) return 1;
-    if (!add_samples(*store, *first, problem(1), candidate("default"), {{.ns = 1500}}, 9.5).ok()) return 1;
+    if (!add_samples(*store, *first, problem(1), candidate("tuned"), {{.ns = 1000, .phase = Phase::kConfirm}}, 2.5)
+             .ok())
+      return 1;
+    if (!add_samples(*store, *first, problem(1), candidate("default"), {{.ns = 1500, .phase = Phase::kConfirm}}, 9.5)
+             .ok())
+      return 1;
     if (!store->add_decision(*first, decision(problem(1), "tuned")).ok()) return 1;
     auto second = begin_in(*store, mine.id, problem(2));
     return add_samples(*store, *second, problem(2), candidate("tuned"), {{.ns = 10}}, 1.25).ok() ? 0 : 1;

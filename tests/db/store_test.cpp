@@ -172,9 +172,6 @@ TEST(DbStore, NewestDecisionFirst) {
   EXPECT_THAT(programs(store->decisions_for_problem("matmul:f32:m=1' OR 1=1 --")), IsEmpty());
 }
 
-// Case d2, d1: machines are told apart by key; a label is only remembered.
-// ---- decisions that were made in a whole ----
-
 TEST(DbStore, ADecisionOfAWholeSaysSo) {
   const Folder folder;
   const std::unique_ptr<Store> store = must_open(folder.file("w.db"));
@@ -204,6 +201,7 @@ TEST(DbStore, SettingsOfAWholeMayBeAnything) {
   EXPECT_NO_THROW(EXPECT_NE(whole_settings({.why = "\xff", .threads = 1}), ""));
 }
 
+// Case d2, d1: machines are told apart by key; a label is only remembered.
 TEST(DbStore, MachinesKeepTheirLabels) {
   auto store = must_open("", OpenMode::kInMemory);
   for (const char* label : {"{\"l3\":1}", "{\"l3\":2}", "{\"l3\":1}"}) {

@@ -45,12 +45,44 @@ TEST(DbVerify, FindsADecisionThatItsSamplesDoNotBear) {
   EXPECT_THAT(faults_after("UPDATE decisions SET speedup = 1.7"), Contains(HasSubstr("outside its interval")));
 }
 
+// The search measured anything from half to twice of what is stored: that is no evidence, alone or besides.
+TEST(DbVerify, OnlyConfirmationBearsADecision) {
+  EXPECT_THAT(faults_after("UPDATE samples SET phase = 0"),
+              ElementsAre(HasSubstr("decision 1: run 1 has no sample of its winner"),
+                          HasSubstr("decision 1: run 1 has no sample of the default plan")));
+  EXPECT_THAT(faults_after("UPDATE samples SET phase = 2"), SizeIs(2));
+  const std::string search =
+      "INSERT INTO samples SELECT run_id, problem_id, candidate_id, 0, r.value, position, ns * r.value / 2 FROM "
+      "samples, "
+      "(SELECT 1 value UNION SELECT 4) r; "
+      "INSERT INTO samples SELECT run_id, problem_id, candidate_id, 0, 9, position, CASE candidate_id WHEN 1 THEN 500 "
+      "ELSE "
+      "3000 END FROM samples WHERE phase = 1; ";
+  EXPECT_THAT(faults_after(search), IsEmpty());
+  EXPECT_THAT(faults_after(search + "UPDATE decisions SET ns = 700, default_ns = 2000, speedup = 3, speedup_hi = 3"),
+              ElementsAre(HasSubstr("decision 1: ns 700.0 is outside of"),
+                          HasSubstr("decision 1: default_ns 2000.0 is outside of"),
+                          HasSubstr("decision 1: speedup 3.0 is outside of")));
+}
+
+// What `hone tune` stores when a plan costs the whole that it is part of: the default plan holds.
+TEST(DbVerify, ADecisionOfAWholeRestsOnConfirmationToo) {
+  const std::string whole =
+      "UPDATE runs SET cache_mode = 'whole'; UPDATE decisions SET winner_id = fallback_id, speedup = 1, speedup_lo = "
+      "1, "
+      "speedup_hi = 1, ns = default_ns; ";
+  EXPECT_THAT(faults_after(whole), IsEmpty());
+  EXPECT_THAT(faults_after(whole + "UPDATE decisions SET ns = 1000"),
+              ElementsAre("decision 1: ns 1000.0 is outside of what its run measured of the winner, 1500 to 1500"));
+  EXPECT_THAT(faults_after(whole + "UPDATE samples SET phase = 0"), SizeIs(2));
+}
+
 // Rounds of a machine whose load changed: ratios of 1, 1 and 0.1, so 1 is their median, but that of the medians is 0.1.
 TEST(DbVerify, AChangeOfLoadIsNoFault) {
   EXPECT_THAT(faults_after("DELETE FROM samples; "
-                           "INSERT INTO samples SELECT 1, 1, d.winner_id, 2, r.value, 0, r.winner FROM decisions d, "
+                           "INSERT INTO samples SELECT 1, 1, d.winner_id, 1, r.value, 0, r.winner FROM decisions d, "
                            "(SELECT 0 value, 1000 winner UNION SELECT 1, 10000 UNION SELECT 2, 10000) r; "
-                           "INSERT INTO samples SELECT 1, 1, d.fallback_id, 2, r.value, 1, r.other FROM decisions d, "
+                           "INSERT INTO samples SELECT 1, 1, d.fallback_id, 1, r.value, 1, r.other FROM decisions d, "
                            "(SELECT 0 value, 1000 other UNION SELECT 1, 10000 UNION SELECT 2, 1000) r; "
                            "UPDATE decisions SET ns = 10000, default_ns = 1000, speedup = 1, speedup_lo = 0.1, "
                            "speedup_hi = 1"),

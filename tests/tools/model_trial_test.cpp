@@ -71,8 +71,9 @@ class ModelTrial : public NeedsCode {
     const Result<int64_t> run = store_->begin_run(autotune::machine_record(machine_), autotune::build_record(),
                                                   {.cache_mode = "cold", .settings = "{}", .problem = key});
     ASSERT_TRUE(run.ok()) << run.status().to_string();
-    ASSERT_TRUE(
-        store_->add_round(*run, key, {{fallback, {{.ns = 1000}}}, {winner, {{.order = 1, .ns = 500}}}}, 0).ok());
+    const db::Sample slow{.order = 0, .ns = 1000, .phase = db::Phase::kConfirm},
+        fast{.order = 1, .ns = 500, .phase = db::Phase::kConfirm};
+    ASSERT_TRUE(store_->add_round(*run, key, {{fallback, {slow}}, {winner, {fast}}}, 0).ok());
     const db::Decision decision{.problem = key,
                                 .winner = winner,
                                 .fallback = fallback,
