@@ -131,16 +131,18 @@ HONE_INLINE void pairs(const Frame& f, const FlatOp& op) {
   for (int i = 0; i < op.lanes; ++i) d.u[i] = bf16_pair(halves[2 * i], halves[2 * i + 1]);
 }
 
-// sum[i] = half of a[i] * half of b[i] + sum[i]. Vectors of ordinary numbers at once; one lane next to denormals, and
-// each lane is computed by itself.
+// sum[i] = half of a[i] * half of b[i] + sum[i] of the first `lanes`. Vectors of ordinary numbers at once; one lane
+// next to denormals, and each lane is computed by itself. A factor of zero brings no lane there: the sum is what was
+// added to.
 template <typename Half>
-HONE_INLINE void add_products(Vector& sum, const Vector& a, const Vector& b, Half half) {
+HONE_INLINE void add_products(Vector& sum, const Vector& a, const Vector& b, int lanes, Half half) {
   Vector made;
   uint32_t small = 0;
   for (int i = 0; i < kLanes; ++i) {
-    const float x = as_float(without_denormals(half(a.u[i]))), y = as_float(without_denormals(half(b.u[i])));
-    made.u[i] = as_bits(__builtin_fmaf(x, y, as_float(without_denormals(sum.u[i]))));
-    small |= static_cast<uint32_t>((made.u[i] & 0x7fffffffu) <= kNearDenormals);
+    const uint32_t x = without_denormals(half(a.u[i])), y = without_denormals(half(b.u[i]));
+    made.u[i] = as_bits(__builtin_fmaf(as_float(x), as_float(y), as_float(without_denormals(sum.u[i]))));
+    const bool near = (made.u[i] & 0x7fffffffu) <= kNearDenormals, exact = (x << 1) == 0 || (y << 1) == 0;
+    small |= static_cast<uint32_t>(near & !exact & (i < lanes));
   }
   if (small != 0)
     for (int i = 0; i < kLanes; ++i) made.u[i] = as_bits(flushed_fma(half(a.u[i]), half(b.u[i]), as_float(sum.u[i])));
@@ -150,8 +152,8 @@ HONE_INLINE void add_products(Vector& sum, const Vector& a, const Vector& b, Hal
 HONE_INLINE void dot_pairs(const Frame& f, const FlatOp& op) {
   const Vector a = f.reg(op.a), b = f.reg(op.b);
   Vector sum = f.reg(op.c);
-  add_products(sum, a, b, [](uint32_t pair) { return pair & 0xffff0000u; });
-  add_products(sum, a, b, [](uint32_t pair) { return pair << 16; });
+  add_products(sum, a, b, op.lanes, [](uint32_t pair) { return pair & 0xffff0000u; });
+  add_products(sum, a, b, op.lanes, [](uint32_t pair) { return pair << 16; });
   f.reg(op.dst) = sum;
 }
 

@@ -16,6 +16,7 @@
 #endif
 
 #include "engine/base/guarded_buffer.h"
+#include "kernels/ir/bf16_pairs.h"
 #include "kernels/ir/text.h"
 #include "kernels/ir/verify.h"
 #include "tests/kernels/ir/sample_kernels.h"
@@ -373,6 +374,50 @@ TEST(IrInterpret, DotsHaveNoDenormals) {
     EXPECT_EQ(dot(0x1p-75F, 0, 0x1p-74F, 0, least), 0x00800001U) << "2^-149 is one unit";
     EXPECT_EQ(dot(0x1p-75F, 0, 0x1p-75F, 0, least), bits(least)) << "half a unit above";
   });
+}
+
+// Zeros, denormals and numbers next to them beside ordinary ones, in all lanes: each as if it were alone.
+TEST(IrInterpret, DotsOfOneLaneDoNotDependOnTheOthers) {
+  // The first two are ordinary.
+  const std::vector<uint32_t> halves = {0x3f80, 0xc049, 0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080,
+                                        0x00c0, 0x2000, 0x9f80, 0x2040, 0x7f7f, 0xff80, 0x7fc0};
+  const std::vector<uint32_t> sums = {0x3f800000, 0xc0490fdb, 0x00000000, 0x80000000, 0x00000001, 0x807fffff,
+                                      0x00800000, 0x80800001, 0x01000000, 0x00ffffff, 0x7f800000};
+  std::mt19937 random(11);
+  for (const int lanes : {4, 8, 16}) {
+    const std::string l = "x" + std::to_string(lanes);
+    const Kernel kernel = parsed(
+        "kernel d {\nin x: s32[16] stride [1] align 4\nin w: s32[16] stride [1] align 4\nin z: f32[16] stride [1] "
+        "align 4\nout y: f32[16] stride [1] align 4\nreg a: s32" +
+        l + "\nreg b: s32" + l + "\nreg c: f32" + l +
+        "\na = load x[0]\nb = load w[0]\nc = load z[0]\nc = dot_pairs(a, b, c)\nstore y[0] = c\n}");
+    for (int round = 0; round < 2000; ++round) {
+      // All kinds, or ordinary numbers but for some.
+      const auto any = [&](const std::vector<uint32_t>& of) {
+        return of[round % 2 == 0 || random() % 8 == 0 ? random() % of.size() : random() % 2];
+      };
+      Lanes x(16), w(16), z(16), y(16, 0xdeadbeef);
+      for (size_t i = 0; i < 16; ++i) {
+        x[i] = any(halves) << 16 | any(halves);
+        w[i] = any(halves) << 16 | any(halves);
+        z[i] = any(sums);
+      }
+      with_and_without_denormals([&] {
+        run_all_tasks(kernel, {x.data(), w.data(), z.data(), y.data()}, {});
+        for (size_t i = 0; i < 16; ++i) {
+          const uint32_t alone =
+              i < static_cast<size_t>(lanes) ? bits(dot_bf16_pairs(x[i], w[i], value(z[i]))) : 0xdeadbeef;
+          if (std::isnan(value(alone))) {
+            EXPECT_TRUE(std::isnan(value(y[i])));
+          } else {
+            EXPECT_EQ(y[i], alone) << lanes << " lanes, lane " << i << std::hex << ": " << x[i] << " " << w[i] << " "
+                                   << z[i];
+          }
+        }
+      });
+      if (testing::Test::HasFailure()) return;
+    }
+  }
 }
 
 #if defined(__x86_64__)
