@@ -85,6 +85,7 @@ TEST_P(FuzzPlanted, IsFoundMadeSmallAndRepeated) {
   // The printed commands fail in the same way, and through a code generator that is right the program passes.
   EXPECT_EQ(paste(failure["repeat"]), 1) << failure["repeat"];
   EXPECT_THAT(read(file("out")), HasSubstr(fault));
+  EXPECT_THAT(failure["repeat_original"].get<std::string>(), HasSubstr(" --out ")) << "else it writes where it runs";
   EXPECT_EQ(paste(failure["repeat_original"]), 1);
   EXPECT_THAT(read(file("out")), HasSubstr(fault));
   fuzz("--codegen interp --repeat " + failure["file"].get<std::string>(), 0);

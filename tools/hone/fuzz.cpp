@@ -108,6 +108,7 @@ Shown prepare(const FuzzFailure& failure, const FuzzPlan& plan, const FuzzArgs& 
   if (!args.kind.empty()) original.insert(original.end(), {"--kind", args.kind});
   if (!args.shrink.empty()) original.insert(original.end(), {"--shrink", args.shrink});
   if (!args.repeat.empty()) original = {"--repeat", args.repeat};
+  if (args.out != ".") original.insert(original.end(), {"--out", args.out});  // it may write the program again
   s.repeat = s.repeat_original = repeat_command(words_of(args, original));
   if (!failure.program) return s;
   s.small = seconds > 0 ? shrink_failure(failure, plan, seconds, interrupted(), &s.from) : *failure.program;
