@@ -176,8 +176,7 @@ void LlvmLowering::emit(const ir::DotPairs& n) {
 
 void LlvmLowering::set_pairs(const ir::RegRef& r, llvm::Value* v) {
   if (v != nullptr) return set(r, v);
-  fail(unsupported("kernel '" + kernel_.name + "' works on pairs of bf16; " + std::string(isa_.name) +
-                   " has no instructions for them"));
+  fail(internal_error("pairs of bf16 on " + std::string(isa_.name) + ": check_features() was not asked"));
 }
 
 void LlvmLowering::emit(const ir::Unary& n) {
