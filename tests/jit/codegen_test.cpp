@@ -82,7 +82,6 @@ TEST_P(JitDifferential, PairsOfBf16) {
     expect_like_interpreter(random_case(seed, max_lanes(), true), GetParam(), seed);
 }
 
-// One generator, many threads: compiled code must not depend on what the others compile (m14 in small).
 // More values than registers live through code that is no instruction (a move to itself) and through branches, so that
 // some wait in memory meanwhile. Found by `hone fuzz`: the value was loaded back before it had been stored.
 TEST_P(JitDifferential, ValuesOutliveCodeThatEmitsNothing) {
@@ -121,6 +120,7 @@ TEST_P(JitDifferential, ConstantsAreFactorAndAddendAtOnce) {
   expect_like_interpreter({"twice", b.finish(), {{}}}, GetParam(), 5);
 }
 
+// One generator, many threads: compiled code must not depend on what the others compile (m14 in small).
 TEST_P(JitDifferential, CompilesOnManyThreads) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
@@ -298,7 +298,8 @@ TEST(JitCodegen, WhatIsNotEmittedIsRefused) {
 TEST(JitCodegen, HoneCpuTakesPairsAway) {
   if (std::getenv("HONE_CPU") == nullptr) {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-    const std::string only = "--gtest_filter=JitCodegen.HoneCpuTakesPairsAway";
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    const std::string only = std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name();
     EXPECT_EQ(std::system(("HONE_CPU=zen3 '" + self + "' " + only + " >/dev/null").c_str()), 0);
     return;
   }

@@ -86,7 +86,10 @@ TEST(JitInspectThroughput, PortsOfIndependentInstructions) {
   expect(throughput(kTen, "znver4", Isa::kAvx512), 10, 10, "resource Zn4FP0/Zn4FP1");
   expect(throughput(kTen, "skylake-avx512", Isa::kAvx512), 5, 5, "resource SKXPort0/SKXPort5");
   expect(throughput(kTenYmm, "znver4"), 5, 5, "resource Zn4FP0/Zn4FP1");
-  EXPECT_GT(throughput(kTenDots, "znver4", Isa::kAvx512).cycles, 0);
+  // One vector of dot products in a cycle is what Zen 4 does; versions of LLVM say one in 1 to 3 cycles.
+  const StaticThroughput dots = throughput(kTenDots, "znver4", Isa::kAvx512);
+  EXPECT_GE(dots.block_rthroughput, 10);
+  EXPECT_GE(dots.cycles, 10);
   expect(throughput(kDivision, "skylake"), 5, 5, "resource SKLFPDivider");
   const StaticThroughput loads = throughput(kLoads, "skylake");
   expect(loads, 2, 2, "resource SKLPort2/SKLPort3");

@@ -484,8 +484,6 @@ TEST(IrVerify, SixteenBitFloatsAreLoadedOrBroadcast) {
               HasSubstr(only));
 }
 
-// Causal attention over pages in small: clamped positions, blocks, strips of groups of keys of which as many are loaded
-// as a condition says are there.
 TEST(IrVerify, PairsAreIntegersAndAllHaveOneLength) {
   for (const char* lanes : {"4", "8", "16"}) {
     std::string good = R"(kernel dots {
@@ -530,6 +528,8 @@ TEST(IrVerify, PairsAreIntegersAndAllHaveOneLength) {
   EXPECT_THAT(scalar.message(), HasSubstr("pairs of bf16 have 4, 8 or 16 lanes, not 1"));
 }
 
+// Causal attention over pages in small: clamped positions, blocks, strips of groups of keys of which as many are loaded
+// as a condition says are there.
 TEST(IrVerify, ProvesStripsOfPagedKeys) {
   const std::string text = R"(kernel strips {
     param q
