@@ -13,7 +13,7 @@ namespace hone {
 std::optional<std::string> env(const char* name);
 
 // More threads than this serve nobody, and are refused or cut to it wherever a number of threads comes from outside.
-inline constexpr int kMaxThreads = 4096;
+inline constexpr int kMaxThreads = 1024;
 
 // The number of threads in force and where it came from, as `hone info` shows them.
 struct ThreadSetting {

@@ -335,8 +335,9 @@ Result<std::vector<int>> parse_threads(const std::string& text) {
   for (const std::string& part : split(text, ',')) {
     int value = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc() || end != part.data() + part.size() || value < 1 || value > 1024)
-      return invalid_argument(fmt::format("--threads takes numbers from 1 to 1024 with commas, got '{}'", text));
+    if (error != std::errc() || end != part.data() + part.size() || value < 1 || value > kMaxThreads)
+      return invalid_argument(
+          fmt::format("--threads takes numbers from 1 to {} with commas, got '{}'", kMaxThreads, text));
     threads.push_back(value);
   }
   return threads;

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "autotune/measure/peak.h"
+#include "engine/base/env.h"
 #include "engine/base/version.h"
 #include "engine/plan/resolver.h"
 #include "tools/hone/cli.h"
@@ -279,7 +280,7 @@ void add_codegen(CLI::App& app, Run& run) {
                    "also what llvm-mca says of the inner loop on this CPU, by LLVM's name; may be repeated")
       ->check(not_empty());
   add_numerics(*command, args->numerics);
-  command->add_option("--threads", args->threads, "threads of a call (default: 1)")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", args->threads, "threads of a call (default: 1)")->check(CLI::Range(1, kMaxThreads));
   command->add_option("-r,--repetitions", args->repetitions, "rounds at most (default: 75)")
       ->check(CLI::Range(1, 1000000));
   command->add_option("--seconds", args->seconds, "per problem, then rounds stop once there are enough (default: 3)")

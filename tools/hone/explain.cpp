@@ -166,7 +166,7 @@ void add_explain(CLI::App& app, Run& run) {
   auto args = std::make_shared<ExplainArgs>();
   args->problems.add_to(*command);
   command->add_option("--codegen", args->codegen, "only this code generator")->check(not_empty());
-  command->add_option("--threads", args->threads, "at most so many threads")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", args->threads, "at most so many threads")->check(CLI::Range(1, kMaxThreads));
   add_numerics(*command, args->numerics);
   command->add_option("--db", args->db, "database file")->check(not_empty());
   command->add_option("-o,--output", args->output, "text, or json: one object a line for each problem")

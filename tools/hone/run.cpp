@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "engine/base/env.h"
 #include "engine/model/model.h"
 #include "engine/model/tokenizer/chat.h"
 #include "hone/model.hpp"
@@ -24,7 +25,7 @@ namespace hone::cli {
 namespace {
 
 constexpr const char* kOfTheModel = "auto";
-constexpr int64_t kMostThreads = 1024, kMostBatch = 65536;  // as bench and tune
+constexpr int64_t kMostBatch = 65536;  // as bench and tune
 constexpr int64_t kMostTopK = int64_t{1} << 30;
 
 struct RunArgs {
@@ -289,6 +290,7 @@ Result<bool> run(const RunArgs& args) {
   const Result<std::string> text = prompt_text(args);
   if (interrupted()) return true;
   if (!text.ok()) return text.status();
+  HONE_RETURN_IF_ERROR(executing_machine().status());  // says what of the environment is in force, and what is not
   HONE_ASSIGN_OR_RETURN(const Engine engine, Engine::create({.database = args.db, .threads = args.threads}));
   if (const std::string& message = engine.info().database_message; !message.empty()) note(message);
   HONE_ASSIGN_OR_RETURN(const Model model, load_model(args, engine));
@@ -324,7 +326,7 @@ void add_run(CLI::App& app, Run& run_command) {
   c->add_option("--min-p", s.min_p, "Of those at least P times as probable as the first (0.05; 0: all)");
   c->add_option("--repeat-penalty", s.repeat_penalty, "Makes tokens among the last 64 less probable (1: does not)");
   c->add_option("--seed", s.seed, "Of the draws (0)")->check(seed());
-  c->add_option("--threads", args->threads, "Threads at most")->check(whole(1, kMostThreads));
+  c->add_option("--threads", args->threads, "Threads at most")->check(whole(1, kMaxThreads));
   c->add_option("--stop", args->stops, "Ends before this text; may be given several times")
       ->check(not_empty())
       ->allow_extra_args(false);

@@ -14,7 +14,13 @@ std::vector<Message> one_of_each() {
           ProblemMessage{.text = "matmul:f32:m=1,n=2,k=3",
                          .cold = false,
                          .seed = ~uint64_t{0},
-                         .peak = {1.5, 2, 3, 4, 5},
+                         .peak = {.f32_gflops_1t = 1.5,
+                                  .f32_gflops_all = 2,
+                                  .bf16_gflops_1t = 3,
+                                  .bf16_gflops_all = 4,
+                                  .read_gbs_1t = 5,
+                                  .read_gbs_all = 6,
+                                  .l2_gbs_1t = 7},
                          .cpus = 7,
                          .schedule = runtime::ScheduleKind::kDedicated},
           PrepareMessage{12, "vectorize(avx2,8)", "asmjit", 3},
@@ -36,7 +42,7 @@ TEST(WorkerMessage, RoundTrip) {
   }
   const std::optional<Message> back = decode(encode(one_of_each()[1]));
   EXPECT_EQ(std::get<ProblemMessage>(*back).seed, ~uint64_t{0});
-  EXPECT_EQ(std::get<ProblemMessage>(*back).peak.l2_gbs_1t, 5);
+  EXPECT_EQ(std::get<ProblemMessage>(*back).peak.l2_gbs_1t, 7);
   EXPECT_EQ(std::get<ProblemMessage>(*back).schedule, runtime::ScheduleKind::kDedicated);
   EXPECT_EQ(std::get<SetUpAnswer>(*decode(encode(one_of_each()[5]))).status.code(), Code::kResourceExhausted);
 }

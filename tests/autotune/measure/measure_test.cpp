@@ -200,7 +200,9 @@ TEST(Peak, IsPlausible) {
   EXPECT_GE(peak->gflops(2, 2), peak->f32_gflops_1t);
   const bool dots = machine->supports(Isa::kAvx512) && machine->features.has(Feature::kAvx512Bf16);
   EXPECT_EQ(peak->bf16_gflops_1t > 0, dots);
-  if (dots) EXPECT_GT(peak->gflops(1, 1, "bf16"), peak->gflops(1, 1)) << "a dot product is two fma";
+  if (dots) {
+    EXPECT_GT(peak->gflops(1, 1, "bf16"), peak->gflops(1, 1)) << "a dot product is two fma";
+  }
 }
 
 class Racing : public testing::Test {

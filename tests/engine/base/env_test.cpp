@@ -37,15 +37,15 @@ TEST(Env, ThreadsInForce) {
 }
 
 TEST(Env, ThreadsBeyondTheLimitAreCutAndSaySo) {
-  EXPECT_EQ(resolve_threads("4096", machine_of(5)).threads, kMaxThreads);
-  EXPECT_EQ(resolve_threads("4096", machine_of(5)).source, "HONE_THREADS");
-  for (const char* value : {"4097", "100000", "2000000000", "99999999999"}) {
+  EXPECT_EQ(resolve_threads("1024", machine_of(5)).threads, kMaxThreads);
+  EXPECT_EQ(resolve_threads("1024", machine_of(5)).source, "HONE_THREADS");
+  for (const char* value : {"1025", "100000", "2000000000", "99999999999"}) {
     const ThreadSetting setting = resolve_threads(value, machine_of(5));
     EXPECT_EQ(setting.threads, kMaxThreads) << value;
-    EXPECT_EQ(setting.source, std::string("HONE_THREADS=") + value + ", more than 4096");
+    EXPECT_EQ(setting.source, std::string("HONE_THREADS=") + value + ", more than 1024");
   }
   EXPECT_EQ(resolve_threads(std::nullopt, machine_of(5000)).threads, kMaxThreads);
-  EXPECT_EQ(resolve_threads(std::nullopt, machine_of(5000)).source, "affinity, more than 4096");
+  EXPECT_EQ(resolve_threads(std::nullopt, machine_of(5000)).source, "affinity, more than 1024");
 }
 
 TEST(Env, BlankIsUnset) {
