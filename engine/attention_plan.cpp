@@ -2,7 +2,6 @@
 #include "engine/attention_plan_internal.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "engine/attention_spec_internal.h"
@@ -143,20 +142,17 @@ Result<std::unique_ptr<AttentionReady>> make_ready(Engine::State& state, const A
 KeyLayout choose_key_layout(const Engine::State& state, const AttentionSpec& spec) {
   if (spec.page % attention::kKeyGroup != 0) return KeyLayout::kRows;
   if (!spec.cache || spec.key_layout != KeyLayout::kChosen || spec.expected.empty()) return KeyLayout::kBlocked;
-  const auto measured = [&](KeyLayout layout) {
-    const Result<AttentionForm> form = form_of(spec, layout);
-    if (!form.ok()) return std::numeric_limits<double>::infinity();  // prepare() reports what is wrong
-    AttentionProblem problem = form->problem;
+  const auto plan_on = [&](KeyLayout layout) -> Result<plan::PlanOf<attention::Op::Program>> {
+    HONE_ASSIGN_OR_RETURN(const AttentionForm form, form_of(spec, layout));
+    AttentionProblem problem = form.problem;
     problem.q = spec.expected.front().q;
     problem.kv = spec.expected.front().kv;
-    const auto plan = plan::resolve_for<attention::Op>(problem, state.target, state.decisions,
-                                                       {.numerics = spec.numerics}, *state.packages());
-    if (plan.ok() && plan->reason == plan::Reason::kPackage && plan->from->difference.empty()) return 0.0;
-    const bool exact = plan.ok() && plan->reason == plan::Reason::kExact;
-    if (exact && !plan->from->why.empty()) return 0.0;  // found in a whole, not alone
-    return exact ? plan->from->ns : std::numeric_limits<double>::infinity();
+    return plan::resolve_for<attention::Op>(problem, state.target, state.decisions, {.numerics = spec.numerics},
+                                            *state.packages());
   };
-  return measured(KeyLayout::kRows) < measured(KeyLayout::kBlocked) ? KeyLayout::kRows : KeyLayout::kBlocked;
+  const auto rows = plan_on(KeyLayout::kRows), blocked = plan_on(KeyLayout::kBlocked);
+  if (!rows.ok() || !blocked.ok()) return KeyLayout::kBlocked;  // prepare() reports what is wrong
+  return plan::outranks(*rows, *blocked) ? KeyLayout::kRows : KeyLayout::kBlocked;
 }
 
 PlanInfo describe(const AttentionReady& ready) { return describe_plan(ready.node, ready.plan, ready.schedule); }

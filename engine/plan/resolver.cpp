@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 
@@ -31,7 +33,7 @@ struct Ranked {
   double distance;
   const db::Whole* withdrawn = nullptr;  // what was seen since, in a whole
   bool other_panel = false;              // weights lie in other panels than it was measured with
-  bool superseded = false;               // a newer decision says the same thing
+  bool superseded = false;               // a newer decision says the same thing, or answers for it
   double ns = 0;                         // where times are comparable
 };
 
@@ -126,7 +128,8 @@ class Resolution {
   // Among decisions about this very problem the newest of each (code generator, thread count, numerics class, panels)
   // counts, and of those that need not be adapted to the panels at hand the fastest: a run that was asked for one
   // thread must not hide what another found with two, nor one across all classes what another found within the one that
-  // is allowed here. One that was made in a whole withdraws all that are older: they were measured alone.
+  // is allowed here. One that was made in a whole withdraws all of its class that are older: they were measured alone.
+  // Those of its class that are newer are not compared with it by time, see weigh_against_newer().
   std::vector<Ranked> rank(const Decisions& decisions) const {
     std::vector<Ranked> ranked;
     for (const Decisions::Known& known : decisions.of_family(op::family(problem_)))
@@ -134,15 +137,19 @@ class Resolution {
     auto age = [](const Ranked& r) { return std::pair(r.stored->decision.decided_at, r.stored->id); };
     std::sort(ranked.begin(), ranked.end(), [&](const Ranked& a, const Ranked& b) { return age(b) < age(a); });
     std::set<std::tuple<std::string, int, std::string, bool>> seen;
-    const db::Whole* whole = nullptr;
-    for (Ranked& r : ranked) {
+    std::map<std::string, const db::Whole*> wholes;  // the newest of each class
+    for (auto at = ranked.begin(); at != ranked.end(); ++at) {
+      Ranked& r = *at;
       if (r.reason != Reason::kExact) continue;
       const db::Candidate& winner = r.stored->decision.winner;
-      r.withdrawn = whole;
-      if (whole == nullptr && r.stored->whole) whole = &*r.stored->whole;
       r.other_panel = needs_other_panel(winner.program);
       r.superseded = !seen.insert({winner.codegen, winner.threads, winner.numerics, r.other_panel}).second;
       r.ns = r.stored->decision.ns;
+      const db::Whole*& whole = wholes[winner.numerics];
+      r.withdrawn = whole;
+      if (whole != nullptr || !r.stored->whole) continue;
+      whole = &*r.stored->whole;
+      weigh_against_newer(r, std::span(ranked.begin(), at));
     }
     auto order = [](const Ranked& r) {
       return std::tuple(r.reason, r.other_key, r.other_kind, r.distance, r.withdrawn != nullptr, r.other_panel,
@@ -151,6 +158,24 @@ class Resolution {
     std::stable_sort(ranked.begin(), ranked.end(),
                      [&](const Ranked& a, const Ranked& b) { return order(a) < order(b); });
     return ranked;
+  }
+
+  // A newer tune decides anew, by whatever code generator, if it could have as many threads as the whole's plan: its
+  // default says how many there were. One that had fewer answers another question, and stays behind.
+  static void weigh_against_newer(Ranked& whole, std::span<Ranked> newer) {
+    const db::Candidate& kept = whole.stored->decision.winner;
+    const auto same_question = [&](const Ranked& r) {
+      return r.reason == Reason::kExact && r.stored->decision.winner.numerics == kept.numerics &&
+             r.other_panel == whole.other_panel;
+    };
+    const auto had_threads = [&](const Ranked& r) {
+      const db::Decision& d = r.stored->decision;
+      return std::max(d.winner.threads, d.fallback.threads) >= kept.threads;
+    };
+    for (Ranked& r : newer) {
+      if (!same_question(r)) continue;
+      (had_threads(r) ? whole : r).superseded = true;
+    }
   }
 
   bool needs_other_panel(const std::string& program) const {
@@ -245,6 +270,7 @@ class Resolution {
   Origin origin(const Ranked& candidate, const std::string& difference) const {
     const db::StoredDecision& d = *candidate.stored;
     Origin from{.decision = d.id,
+                .decided_at = d.decision.decided_at,
                 .problem = d.decision.problem.text,
                 .m = d.decision.problem.m,
                 .machine = d.machine.key,
@@ -398,6 +424,19 @@ Status needs_code(const op::Problem& problem, std::string_view wanted, std::span
 
 bool measured_as_it_runs(const PlanFacts& plan, const Target& target) {
   return plan.reason == Reason::kExact && !target.overruled;
+}
+
+bool outranks(const PlanFacts& a, const PlanFacts& b) {
+  enum { kPackaged, kDecided, kGuessed };
+  const auto grade = [](const PlanFacts& p) {
+    if (p.reason == Reason::kPackage && p.from->difference.empty()) return kPackaged;
+    return p.reason == Reason::kExact ? kDecided : kGuessed;
+  };
+  if (grade(a) != grade(b)) return grade(a) < grade(b);
+  if (grade(a) != kDecided) return false;
+  const auto age = [](const PlanFacts& p) { return std::pair(p.from->decided_at, p.from->decision); };
+  if (!a.from->why.empty() || !b.from->why.empty()) return age(b) < age(a);
+  return a.from->ns < b.from->ns;
 }
 
 }  // namespace hone::plan

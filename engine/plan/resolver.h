@@ -103,6 +103,7 @@ std::string_view reason_name(Reason reason);  // "exact", "near_shape", "near_ma
 // The decision, or the op of a package, that a plan comes from.
 struct Origin {
   int64_t decision = 0;
+  int64_t decided_at = 0;  // unix seconds
   std::string problem;
   int64_t m = 0;        // its rows
   std::string machine;  // compatibility key
@@ -156,5 +157,10 @@ Result<PlanOf<typename Op::Program>> resolve_for(const typename Op::Problem& pro
 // Whether this very problem was found to be fastest as it will run here: with the plan's threads, on this kind of
 // Schedule. Only then does it need no other reason to open a region.
 bool measured_as_it_runs(const PlanFacts& plan, const Target& target);
+
+// Of plans for the same work on operands that lie in two ways, whether `a` is surely the better: a package of the very
+// problem comes before what was measured, that before the rest. Of two that were measured the faster; where one was
+// found in a whole, the newer, as their times are no match.
+bool outranks(const PlanFacts& a, const PlanFacts& b);
 
 }  // namespace hone::plan

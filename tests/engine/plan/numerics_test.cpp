@@ -83,6 +83,22 @@ TEST(PlanNumerics, ALabelThatIsNotTheProgramsClassIsNoPlan) {
   EXPECT_THAT(plan.rejected[0].why, HasSubstr("is of numerics class 'split(256,4)'"));
 }
 
+// A whole that ran in one class has seen nothing of the others.
+TEST(PlanNumerics, AWholeWithdrawsDecisionsOfItsOwnClass) {
+  db::StoredDecision whole = tuned(kProblem, "split(256,4)", 5000, 3);
+  whole.whole = db::Whole{.why = "in the whole of m.gguf (tg128) the default plan is faster", .threads = 2};
+  const std::vector<db::StoredDecision> all = {tuned(kProblem, "online(256)", 1000, 1),
+                                               tuned(kProblem, "split(256,4)", 500, 2), whole};
+  const Plan online = plan_of(kProblem, all, "");
+  EXPECT_EQ(online.reason, Reason::kExact);
+  ASSERT_TRUE(online.from.has_value());
+  EXPECT_EQ(online.from->decision, 1);
+  const Plan split = plan_of(kProblem, all, "split(256,4)");
+  ASSERT_TRUE(split.from.has_value());
+  EXPECT_EQ(split.from->decision, 3);
+  EXPECT_NE(split.from->why, "");
+}
+
 TEST(PlanNumerics, NearShapesAreNearInBatchRowsAndKeys) {
   const char far[] = "attention:f32:b=1,hq=8,hkv=2,q=1,kv=512,d=64",
              near[] = "attention:f32:b=2,hq=8,hkv=2,q=1,kv=3000,d=64";

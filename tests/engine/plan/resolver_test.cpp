@@ -157,6 +157,49 @@ TEST(PlanResolver, ATuneAfterAWholeDecidesAnew) {
   EXPECT_EQ(plan.from->why, "");
 }
 
+// Its time was taken in other rounds, so it is no match for the whole's: a later tune counts however it compares.
+TEST(PlanResolver, ATuneAfterAWholeCountsWhateverItsCodeGeneratorAndTime) {
+  const db::StoredDecision whole = taken_back(problem(128), kAvx512Program, 2, 2);
+  db::StoredDecision later = tuned(problem(128), kAvx2Program, 3);
+  later.decision.winner.codegen = "llvm";
+  later.decision.winner.codegen_version = "19";
+  for (const double ns : {whole.decision.ns / 2, whole.decision.ns * 2}) {
+    later.decision.ns = ns;
+    EXPECT_EQ(plan_of(problem(128), avx512_target(), {whole, later}).from->decision, 3) << ns;
+  }
+  later.decision.winner.program = "not a program";
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), {whole, later}).from->decision, 2);
+}
+
+TEST(PlanResolver, ATuneOfFewerThreadsThanTheWholesPlanStaysBehindIt) {
+  const db::StoredDecision whole = taken_back(problem(128), kAvx512Program, 2, 2);
+  db::StoredDecision later = tuned(problem(128), kAvx2Program, 3);
+  later.decision.winner.threads = later.decision.fallback.threads = 1;
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), {whole, later}).from->decision, 2);
+  later.decision.fallback.threads = 2;  // it could have had two and chose one
+  EXPECT_EQ(plan_of(problem(128), avx512_target(), {whole, later}).from->decision, 3);
+}
+
+TEST(PlanOutranks, AWholeIsComparedByAgeAndOthersByTime) {
+  const auto decided = [](int64_t at, double ns, const std::string& why) {
+    PlanFacts p;
+    p.reason = Reason::kExact;
+    p.from = Origin{.decision = at, .decided_at = at, .ns = ns, .why = why};
+    return p;
+  };
+  const PlanFacts guess;
+  PlanFacts package = decided(0, 0, "");
+  package.reason = Reason::kPackage;
+  const auto first_is_better = [](const PlanFacts& a, const PlanFacts& b) { return outranks(a, b) && !outranks(b, a); };
+  EXPECT_TRUE(first_is_better(decided(1, 100, ""), decided(2, 200, "")));
+  EXPECT_TRUE(first_is_better(decided(2, 500, "in the whole"), decided(1, 100, "")));
+  EXPECT_TRUE(first_is_better(decided(3, 900, ""), decided(2, 500, "in the whole")));
+  EXPECT_TRUE(first_is_better(decided(1, 100, ""), guess));
+  EXPECT_TRUE(first_is_better(package, decided(2, 500, "in the whole")));
+  EXPECT_FALSE(outranks(guess, guess));
+  EXPECT_FALSE(outranks(package, package));
+}
+
 TEST(PlanResolver, AWholeOfOtherThreadsSaysNothing) {
   const MatmulPlan plan =
       plan_of(problem(128), avx512_target(),
