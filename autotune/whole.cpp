@@ -9,13 +9,22 @@ namespace hone::autotune {
 namespace {
 
 constexpr double kConfidence = 0.95;
+constexpr double kChanceOfBlame = 0.05;  // of noise, in a whole trial
+
+// Default over tuned, round by round.
+std::vector<double> logs_of(const PairedTimes& times) {
+  std::vector<double> logs;
+  for (size_t i = 0; i < std::min(times.by_default.size(), times.tuned.size()); ++i)
+    logs.push_back(std::log(times.by_default[i] / times.tuned[i]));
+  return logs;
+}
 
 bool runs_in(const WholePart& part, size_t work) { return work < part.works.size() && !part.works[work].tuned.empty(); }
 
 class Judgement {
  public:
-  Judgement(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts)
-      : works_(works), parts_(parts), taken_(parts.size()) {}
+  Judgement(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts, double tail)
+      : works_(works), parts_(parts), tail_(tail), taken_(parts.size()) {}
 
   std::vector<TakenBack> blame() {
     blame_each();
@@ -36,7 +45,7 @@ class Judgement {
   template <typename Blame>
   void for_slower_works(Blame blame) {
     for (size_t w = 0; w < works_.size(); ++w)
-      if (const Interval speedup = speedup_of(works_[w]); surely_slower(speedup)) blame(w, speedup);
+      if (surely_slower(works_[w], tail_)) blame(w, sure_speedup_of(works_[w], tail_));
   }
 
   void take(size_t part, size_t work, Cause cause, const Interval& speedup) {
@@ -64,10 +73,10 @@ class Judgement {
     for (size_t w = 0; w < works_.size(); ++w) {
       if (!runs_in(parts_[part], w)) continue;
       const PairedTimes& times = parts_[part].works[w];
-      const Interval speedup = speedup_of(times);
+      const Interval speedup = sure_speedup_of(times, tail_);
       const double loss = median(times.by_default) * (1 / speedup.mid - 1);
       all += loss;
-      if (surely_slower(speedup) && loss > most) worst = w, of_worst = speedup, most = loss;
+      if (loss > most && surely_slower(times, tail_)) worst = w, of_worst = speedup, most = loss;
     }
     if (worst < works_.size() && all > 0) take_with_layout(part, worst, Cause::kItself, of_worst);
   }
@@ -91,6 +100,7 @@ class Judgement {
 
   const std::vector<PairedTimes>& works_;
   const std::vector<WholePart>& parts_;
+  const double tail_;
   std::vector<bool> taken_;  // by part
   std::vector<TakenBack> list_;
 };
@@ -98,21 +108,44 @@ class Judgement {
 }  // namespace
 
 Interval speedup_of(const PairedTimes& times) {
-  const size_t rounds = std::min(times.by_default.size(), times.tuned.size());
-  if (rounds == 0) return {.lo = 0, .mid = 1, .hi = std::numeric_limits<double>::infinity()};
-  std::vector<double> logs;
-  for (size_t i = 0; i < rounds; ++i) logs.push_back(std::log(times.by_default[i] / times.tuned[i]));
+  const std::vector<double> logs = logs_of(times);
+  if (logs.empty()) return {.lo = 0, .mid = 1, .hi = std::numeric_limits<double>::infinity()};
   return ratio_of(median_interval(logs, kConfidence));
 }
 
-bool surely_slower(const Interval& speedup) { return speedup.hi < 1 && speedup.mid < 1 / (1 + kNoiseFloor); }
-
-std::vector<TakenBack> take_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts) {
-  return Judgement(works, parts).blame();
+Interval sure_speedup_of(const PairedTimes& times, double tail) {
+  const std::vector<double> logs = logs_of(times);
+  Interval speedup = ratio_of(order_interval(logs, tail));
+  if (logs.size() < kFewestRounds) speedup.lo = 0, speedup.hi = std::numeric_limits<double>::infinity();
+  return speedup;
 }
 
-std::vector<TakenBack> take_all_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts) {
-  return Judgement(works, parts).blame_all();
+bool surely_slower(const PairedTimes& times, double tail) {
+  const Interval speedup = sure_speedup_of(times, tail);
+  if (speedup.hi >= 1) return false;
+  const std::vector<double> logs = logs_of(times);
+  return speedup.mid < 1 / (1 + noise_bound(logs, static_cast<int>(logs.size())));
+}
+
+double tail_of_each(size_t questions, int passes) {
+  return kChanceOfBlame / static_cast<double>(std::max<size_t>(questions, 1)) / std::max(passes, 1);
+}
+
+// The second of n values is the end of the interval where at most one of them is on the wrong side: n + 1 of 2^n cases.
+size_t rounds_for(double tail) {
+  size_t n = kFewestRounds;
+  while (n < 64 && std::ldexp(static_cast<double>(n + 1), -static_cast<int>(n)) > tail) ++n;
+  return n;
+}
+
+std::vector<TakenBack> take_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts,
+                                 double tail) {
+  return Judgement(works, parts, tail).blame();
+}
+
+std::vector<TakenBack> take_all_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts,
+                                     double tail) {
+  return Judgement(works, parts, tail).blame_all();
 }
 
 }  // namespace hone::autotune

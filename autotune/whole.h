@@ -16,10 +16,14 @@ namespace hone::autotune {
 struct PairedTimes {
   std::vector<double> by_default, tuned;
 };
-// Default over tuned: the median over rounds and its 95% interval; {0, 1, infinity} of no rounds.
+// Default over tuned: the median over rounds and its 95% interval; {0, 1, infinity} of no rounds. To be shown.
 Interval speedup_of(const PairedTimes& times);
-// Beyond the interval and the noise floor.
-bool surely_slower(const Interval& speedup);
+// The same with the exact interval of the sign test, which misses the true median with probability `tail` at most on
+// each side; {0, median, infinity} of fewer rounds than can say so, or than kFewestRounds. To decide by.
+Interval sure_speedup_of(const PairedTimes& times, double tail);
+inline constexpr size_t kFewestRounds = 7;
+// Its upper end is below 1, and the median below what the spread of the rounds makes of two equal plans.
+bool surely_slower(const PairedTimes& times, double tail);
 
 // All calls of one problem in each work of the whole (a prompt, an answer).
 struct WholePart {
@@ -37,7 +41,14 @@ struct TakenBack {
   Interval speedup = {};  // of the part in that work, of the one that suffers from the layout, or of the work
 };
 
-// Who goes back to the default plan, `works` being the times of the whole:
+// For each of `questions` in each of `passes`, so that a whole trial takes something back with a chance of 5% at most
+// where all plans are equal.
+double tail_of_each(size_t questions, int passes);
+// From which one round that points the other way spoils nothing; kFewestRounds at least.
+size_t rounds_for(double tail);
+
+// Who goes back to the default plan, `works` being the times of the whole, where nobody is surely slower by chance of
+// `tail` (tail_of_each):
 // - a tuned part that is surely slower itself in a work, and does not gain more in the others (one call of a prompt is
 //   not held against thousands of an answer); where its weights are packed in another way, every tuned part of that
 //   layout, as whoever chose it is to blame (kItself, kLayout);
@@ -45,9 +56,11 @@ struct TakenBack {
 //   half of its tuned parts that takes most of the time (kWork).
 // Each call takes back at least one part or says that there is none to blame, so that whoever measures anew after each
 // ends with plans that do not cost, or with default ones.
-std::vector<TakenBack> take_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts);
+std::vector<TakenBack> take_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts,
+                                 double tail);
 // When there is no time to ask any further: whoever is slower itself, and every tuned part of a work that is surely
 // slower, with its layout.
-std::vector<TakenBack> take_all_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts);
+std::vector<TakenBack> take_all_back(const std::vector<PairedTimes>& works, const std::vector<WholePart>& parts,
+                                     double tail);
 
 }  // namespace hone::autotune

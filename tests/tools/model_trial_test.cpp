@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -35,7 +36,10 @@ class ModelTrial : public NeedsCode {
   }
 
   // A matmul of the prompt, as it runs by default.
-  executable::StepReport a_step_of_the_prompt() {
+  executable::StepReport a_step_of_the_prompt() { return steps_of_the_prompt().at(0); }
+
+  std::vector<executable::StepReport> steps_of_the_prompt() {
+    std::map<std::string, executable::StepReport> found;
     const Result<cli::ModelSpeed> speed = cli::ModelSpeed::create(model_, {{1, false}}, options_.speed);
     EXPECT_TRUE(speed.ok()) << speed.status().to_string();
     const auto steps = ModelAccess::plan(speed->model(0)).report(options_.works[0].prompt, 0);
@@ -43,10 +47,13 @@ class ModelTrial : public NeedsCode {
     for (const executable::StepReport& step : *steps) {
       const Result<op::Problem> problem = op::parse_problem(step.kernel);
       const auto* matmul = problem.ok() ? std::get_if<matmul::MatmulProblem>(&*problem) : nullptr;
-      if (matmul != nullptr && matmul->m == options_.works[0].prompt && !matmul->swiglu()) return step;
+      if (matmul != nullptr && matmul->m == options_.works[0].prompt && !matmul->swiglu())
+        found.emplace(step.kernel, step);
     }
-    ADD_FAILURE() << "the prompt has no matmul";
-    return {};
+    EXPECT_GE(found.size(), 2u) << "the prompt has too few matmuls";
+    std::vector<executable::StepReport> all;
+    for (auto& [kernel, step] : found) all.push_back(std::move(step));
+    return all;
   }
 
   // The same tiles, a row and a k-step at a time: sums wait in memory. Many times slower, whatever else is running.
@@ -177,6 +184,80 @@ TEST_F(ModelTrial, AnInterruptLosesTheRaceUnderWayAndNothingElse) {
   }
   EXPECT_EQ(static_cast<size_t>(resumed), decided.size());
   EXPECT_EQ(works, 2);
+}
+
+TEST_F(ModelTrial, ARaceIsChargedOnce) {
+  const std::vector<executable::StepReport> steps = steps_of_the_prompt();
+  for (size_t i = 0; i < 2; ++i)
+    store_decision(steps[i], slow_program(*matmul::parse_problem(steps[i].kernel), steps[i].plan));
+  const Result<cli::TrialReport> trial = cli::try_whole(options_, *store_, machine_);
+  ASSERT_TRUE(trial.ok()) << trial.status().to_string();
+  EXPECT_EQ(trial->taken_back.size(), 2u);
+  const Result<std::vector<db::StoredRun>> runs = store_->runs();
+  ASSERT_TRUE(runs.ok());
+  // Both were many times slower in the first race.
+  EXPECT_EQ(std::ranges::count_if(*runs, [](const db::StoredRun& run) { return run.spent_seconds > 0; }), 1);
+}
+
+// A default plan that runs with other threads because a database says from how much work on regions pay.
+TEST_F(ModelTrial, WhatRegionsChangeIsNoTunedPlan) {
+  ASSERT_TRUE(store_
+                  ->save_schedule({.machine = autotune::machine_record(machine_),
+                                   .build = autotune::build_record(),
+                                   .threads = 2,
+                                   .schedule = "tbb",
+                                   .min_work = 1,
+                                   .fork_joins = {{"tbb", 1000, 2000, 1000, 2000}}})
+                  .ok());
+  cli::TrialOptions options = options_;
+  options.threads = 2;
+  options.works = {{.prompt = 8}, {.generate = 4, .depth = 8}};
+  const Result<cli::ModelSpeed> speed = cli::ModelSpeed::create(model_, {{2, false}, {2, true}}, options.speed);
+  ASSERT_TRUE(speed.ok()) << speed.status().to_string();
+  int other_threads = 0;
+  const auto by_default = ModelAccess::plan(speed->model(0)).report(1, 8),
+             stored = ModelAccess::plan(speed->model(1)).report(1, 8);
+  ASSERT_TRUE(by_default.ok() && stored.ok());
+  for (size_t i = 0; i < stored->size(); ++i) other_threads += (*stored)[i].threads != (*by_default)[i].threads ? 1 : 0;
+  ASSERT_GT(other_threads, 0);
+
+  const Result<cli::TrialReport> trial = cli::try_whole(options, *store_, machine_);
+  ASSERT_TRUE(trial.ok()) << trial.status().to_string();
+  EXPECT_TRUE(trial->kept.empty());
+  EXPECT_TRUE(trial->taken_back.empty());
+  EXPECT_TRUE(store_->all_decisions()->empty());
+}
+
+TEST_F(ModelTrial, AStoreThatForgetsGetsNoTrial) {
+  const Result<std::unique_ptr<db::Store>> memory = db::open({.path = ":memory:"});
+  ASSERT_TRUE(memory.ok());
+  testing::internal::CaptureStderr();
+  const Result<cli::TrialReport> trial = cli::try_whole(options_, **memory, machine_);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("is in memory"));
+  ASSERT_TRUE(trial.ok()) << trial.status().to_string();
+  ASSERT_EQ(trial->works.size(), 2u);
+  EXPECT_TRUE(trial->works[0].tuned.empty() && trial->works[1].tuned.empty());
+}
+
+TEST(ModelTrialNote, NamesWhatIsKeptThoughItCosts) {
+  autotune::PairedTimes slower{.by_default = std::vector<double>(16, 100), .tuned = std::vector<double>(16, 120)};
+  autotune::PairedTimes equal{.by_default = slower.by_default, .tuned = slower.by_default};
+  cli::TrialReport report{.works = {slower, equal}, .kept = {}, .taken_back = {}, .tail = 0.001};
+  const cli::ModelWork work{.prompt = 64};
+  EXPECT_THAT(cli::cost_note(report, 0, work), HasSubstr("pp64: the whole is slower"));
+  EXPECT_THAT(cli::cost_note(report, 0, work), HasSubstr("no tuned plan of it is left"));
+  EXPECT_EQ(cli::cost_note(report, 1, work), "");
+  const auto kept = [](const char* problem, size_t w, double speedup) {
+    cli::PlanInWhole p{.problem = problem, .work = w, .program = {}, .speedup = {}, .why = {}};
+    p.speedup.mid = speedup;
+    return p;
+  };
+  report.kept = {kept("elsewhere", 1, 0.5)};
+  EXPECT_THAT(cli::cost_note(report, 0, work), HasSubstr("no tuned plan of it is left"));
+  report.kept = {kept("costs", 0, 0.8), kept("gains", 0, 1.2), kept("elsewhere", 1, 0.5)};
+  const std::string note = cli::cost_note(report, 0, work);
+  EXPECT_THAT(note, HasSubstr("keeps 2 tuned plan(s) of it, of which these look slower: costs (0.800);"));
+  EXPECT_THAT(note, testing::Not(HasSubstr("left")));
 }
 
 TEST_F(ModelTrial, WithoutTunedPlansThereIsNothingToTakeBack) {

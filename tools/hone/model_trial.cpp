@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "autotune/recorder.h"
 #include "engine/model/model.h"
+#include "engine/plan/resolver.h"
 #include "jit/codegen.h"
 #include "kernels/op/op.h"
 #include "tools/hone/regions.h"
-#include "tools/hone/rounds.h"
 #include "tools/hone/status_line.h"
 
 namespace hone::cli {
@@ -25,19 +26,42 @@ using autotune::TakenBack;
 using autotune::WholePart;
 using executable::StepReport;
 
-constexpr RoundBudget kRounds{.repetitions = 7, .seconds = 20};
+// A race of one work. 25 rounds show a loss of 5% through 3% of noise; a work whose rounds take long gets as many as
+// decide anything (autotune::rounds_for), up to kMostSeconds.
+constexpr size_t kMostRounds = 25, kRoundsToShow = 3;
+constexpr double kSeconds = 10, kMostSeconds = 60;
+// An answer is raced piece by piece: as many rounds as pieces for the time of one answer.
+constexpr int64_t kPiece = 16;
 constexpr size_t kDefault = 0, kTuned = 1;  // variants
 
 // One problem as both variants run it. The default's is what it is called by.
 struct Part {
   op::Problem problem;
-  StepReport by_default, tuned;
+  StepReport by_default, tuned_step;
   std::vector<int64_t> calls;      // by work
   std::vector<PairedTimes> times;  // of all calls, by work
+  bool relaid = false, tuned = false;
 };
 
+// Calls of a work that run in one round.
+struct Piece {
+  ModelWork work;
+  size_t first_call = 0;
+};
+
+std::vector<Piece> pieces_of(const ModelWork& work) {
+  if (work.prompt > 0) return {{work, 0}};
+  const int64_t count = std::max<int64_t>(work.generate / kPiece, 1);
+  std::vector<Piece> pieces;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = work.generate * i / count, end = work.generate * (i + 1) / count;
+    pieces.push_back({{.generate = end - begin, .depth = work.depth + begin}, static_cast<size_t>(begin)});
+  }
+  return pieces;
+}
+
 bool same_plan(const StepReport& a, const StepReport& b) {
-  return a.kernel == b.kernel && a.plan == b.plan && a.codegen == b.codegen && a.threads == b.threads;
+  return a.plan == b.plan && a.codegen == b.codegen && a.threads == b.threads;
 }
 
 int64_t panel_of(const op::Problem& problem, const StepReport& report) {
@@ -67,13 +91,19 @@ class Trial {
       : options_(options), store_(store), machine_(machine) {}
 
   Result<TrialReport> run() {
+    report_.works.resize(options_.works.size());
+    if (store_.mode() != db::OpenMode::kReadWrite) {
+      note(fmt::format("the whole of {} is not run, as nothing can be taken back: the database {} is {}", options_.file,
+                       store_.path(), store_.mode() == db::OpenMode::kReadOnly ? "read-only" : "in memory"));
+      return std::move(report_);
+    }
     HONE_ASSIGN_OR_RETURN(
         ModelSpeed speed,
         ModelSpeed::create(options_.file, {{options_.threads, false}, {options_.threads, true}}, options_.speed));
     for (int pass = 1;; ++pass) {
       HONE_RETURN_IF_ERROR(name_parts(speed));
       HONE_RETURN_IF_ERROR(race(speed, pass));
-      if (interrupted() || pass == kMostPasses || !take_back(pass)) break;
+      if (interrupted() || pass == kMostPasses || all_asked_ || !take_back(pass)) break;
       HONE_RETURN_IF_ERROR(speed.reload(kTuned));
     }
     finish();
@@ -101,6 +131,10 @@ class Trial {
         part_of_[w].push_back(std::move(parts));
       }
     }
+    size_t questions = 2 * options_.works.size();  // all of it, and what is not tuned
+    for (const Part& p : parts_)
+      if (p.tuned) questions += static_cast<size_t>(std::ranges::count_if(p.calls, [](int64_t n) { return n > 0; }));
+    report_.tail = autotune::tail_of_each(questions, kMostPasses);
     return {};
   }
 
@@ -111,7 +145,17 @@ class Trial {
     const Result<op::Problem> problem = op::parse_problem(by_default.kernel);
     if (!problem.ok()) return -1;
     by_name.emplace(by_default.kernel, parts_.size());
-    parts_.push_back({*problem, by_default, tuned, std::vector<int64_t>(options_.works.size()), {}});
+    const bool relaid =
+        by_default.kernel != tuned.kernel || panel_of(*problem, by_default) != panel_of(*problem, tuned);
+    // A default plan on the same weights differs by what was measured of regions (threads, and tiles for so many).
+    const bool other = !same_plan(by_default, tuned) && tuned.reason != plan::reason_name(plan::Reason::kDefault);
+    parts_.push_back({.problem = *problem,
+                      .by_default = by_default,
+                      .tuned_step = tuned,
+                      .calls = std::vector<int64_t>(options_.works.size()),
+                      .times = {},
+                      .relaid = relaid,
+                      .tuned = relaid || other});
     return static_cast<int>(parts_.size()) - 1;
   }
 
@@ -119,66 +163,101 @@ class Trial {
 
   Status race(ModelSpeed& speed, int pass) {
     times_.assign(options_.works.size(), {});
+    untuned_ = times_;
     for (Part& part : parts_) part.times.assign(options_.works.size(), {});
-    StatusLine line;
     const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
-    for (int round = -1; !kRounds.over(round, seconds()) && !interrupted(); ++round) {  // -1: to warm up
-      for (size_t w = 0; w < options_.works.size() && !interrupted(); ++w) {
-        line.show([&] {
-          return fmt::format("the whole model: {}, pass {} of at most {}, round {}", options_.works[w].name(), pass,
-                             kMostPasses, round + 1);
-        });
-        for (const size_t turn : {size_t{0}, size_t{1}})
-          HONE_RETURN_IF_ERROR(run_once(speed, round % 2 == 0 ? turn : 1 - turn, w, round < 0));
-      }
-    }
-    seconds_ += seconds();
+    for (size_t w = 0; w < options_.works.size() && !interrupted(); ++w)
+      HONE_RETURN_IF_ERROR(race_work(speed, w, pass));
+    const double seconds = seconds_since(begin);
+    seconds_ += seconds;
+    uncharged_ += seconds;
     return {};
   }
 
-  Status run_once(ModelSpeed& speed, size_t variant, size_t w, bool untimed) {
-    ModelWork work = options_.works[w];
-    if (untimed) {
-      work.generate = std::min<int64_t>(work.generate, 1);
-      return speed.run(variant, work).status();
+  static double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  Status race_work(ModelSpeed& speed, size_t w, int pass) {
+    const ModelWork& work = options_.works[w];
+    const std::vector<Piece> pieces = pieces_of(work);
+    for (const size_t variant : {kDefault, kTuned}) HONE_RETURN_IF_ERROR(warm_up(speed, variant, work));
+    const size_t enough = autotune::rounds_for(report_.tail);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto over = [&](size_t rounds) {
+      const double seconds = seconds_since(begin);
+      return rounds >= kMostRounds || (rounds >= enough && seconds > kSeconds) ||
+             (rounds >= kRoundsToShow && seconds > kMostSeconds);
+    };
+    StatusLine line;
+    for (size_t round = 0; !over(round) && !interrupted(); ++round) {
+      line.show([&] {
+        return fmt::format("the whole model: {}, pass {} of at most {}, round {}", work.name(), pass, kMostPasses,
+                           round + 1);
+      });
+      for (const size_t turn : {size_t{0}, size_t{1}})
+        HONE_RETURN_IF_ERROR(run_once(speed, round % 2 == 0 ? turn : 1 - turn, w, pieces[round % pieces.size()]));
     }
-    std::vector<double> sums(parts_.size());
+    if (const size_t rounds = times_[w].tuned.size(); rounds < enough && !interrupted())
+      note(fmt::format(
+          "{}: {} rounds of {} are too few to say who costs there ({} would do): none of its plans is blamed",
+          work.name(), rounds, options_.file, enough));
+    return {};
+  }
+
+  static Status warm_up(ModelSpeed& speed, size_t variant, ModelWork work) {
+    work.generate = std::min<int64_t>(work.generate, 1);
+    return speed.run(variant, work).status();
+  }
+
+  // Times are those of all calls of the work, at the pace of the piece.
+  Status run_once(ModelSpeed& speed, size_t variant, size_t w, const Piece& piece) {
+    std::vector<double> sums(parts_.size()), calls(parts_.size());
+    double untuned = 0;
     const ModelSpeed::OnCall on_call = [&](size_t call, std::span<const int64_t> step_ns) {
-      for (size_t s = 0; s < step_ns.size(); ++s)
-        if (const int part = part_of_[w][call][s]; part >= 0)
-          sums[static_cast<size_t>(part)] += static_cast<double>(step_ns[s]);
+      for (size_t s = 0; s < step_ns.size(); ++s) {
+        const int part = part_of_[w][piece.first_call + call][s];
+        const auto ns = static_cast<double>(step_ns[s]);
+        if (part < 0 || !parts_[static_cast<size_t>(part)].tuned) untuned += ns;
+        if (part < 0) continue;
+        sums[static_cast<size_t>(part)] += ns;
+        ++calls[static_cast<size_t>(part)];
+      }
     };
-    HONE_ASSIGN_OR_RETURN(const int64_t ns, speed.run(variant, work, on_call));
+    HONE_ASSIGN_OR_RETURN(const int64_t ns, speed.run(variant, piece.work, on_call));
     const auto add = [&](PairedTimes& times, double value) {
-      (variant == kDefault ? times.by_default : times.tuned).push_back(value);
+      (variant == kDefault ? times.by_default : times.tuned).push_back(std::max(value, 1.0));
     };
-    add(times_[w], static_cast<double>(ns));
+    const double pieces = static_cast<double>(options_.works[w].tokens()) / static_cast<double>(piece.work.tokens());
+    add(times_[w], static_cast<double>(ns) * pieces);
+    add(untuned_[w], untuned * pieces);
     for (size_t p = 0; p < parts_.size(); ++p)
-      if (parts_[p].calls[w] > 0) add(parts_[p].times[w], std::max(sums[p], 1.0));
+      if (calls[p] > 0) add(parts_[p].times[w], sums[p] * static_cast<double>(parts_[p].calls[w]) / calls[p]);
     return {};
   }
 
   // ---- taking back ----
 
+  bool any_slower(const std::vector<PairedTimes>& works) const {
+    return std::ranges::any_of(works,
+                               [&](const PairedTimes& times) { return autotune::surely_slower(times, report_.tail); });
+  }
+
   // False: there is nothing more to take back, or no place to say so.
   bool take_back(int pass) {
+    // Regions are those of all steps: plans are asked anew when these are as they were.
+    if (any_slower(untuned_) && take_regions_back("what is not tuned is slower too")) return true;
     std::vector<WholePart> parts;
     for (const Part& p : parts_)
       parts.push_back({.problem = p.by_default.kernel,
                        .layout = op::family(p.problem),
-                       .tuned = !same_plan(p.by_default, p.tuned),
-                       .relaid = p.by_default.kernel != p.tuned.kernel ||
-                                 panel_of(p.problem, p.by_default) != panel_of(p.problem, p.tuned),
+                       .tuned = p.tuned,
+                       .relaid = p.relaid,
                        .works = p.times});
-    const bool last = pass + 1 == kMostPasses || seconds_ > kPatientSeconds;
-    const std::vector<TakenBack> list =
-        last ? autotune::take_all_back(times_, parts) : autotune::take_back(times_, parts);
-    const bool slower = std::ranges::any_of(
-        times_, [](const PairedTimes& times) { return autotune::surely_slower(autotune::speedup_of(times)); });
-    if (list.empty() && slower) return take_regions_back();
+    all_asked_ = pass + 1 == kMostPasses || seconds_ > kPatientSeconds;
+    const std::vector<TakenBack> list = all_asked_ ? autotune::take_all_back(times_, parts, report_.tail)
+                                                   : autotune::take_back(times_, parts, report_.tail);
+    if (list.empty() && any_slower(times_)) return take_regions_back("it is slower with default plans too");
     bool any = false;
     for (const TakenBack& taken : list) {
       const Status stored = take_back(taken);
@@ -206,7 +285,7 @@ class Trial {
                                            {.cache_mode = std::string(db::kInWhole),
                                             .settings = db::whole_settings({.why = why, .threads = options_.threads}),
                                             .problem = key}));
-    HONE_RETURN_IF_ERROR(store_.add_round(run, key, evidence, seconds_));
+    HONE_RETURN_IF_ERROR(store_.add_round(run, key, evidence, std::exchange(uncharged_, 0)));
     HONE_RETURN_IF_ERROR(store_
                              .add_decision(run, {.problem = key,
                                                  .winner = fallback,
@@ -222,7 +301,7 @@ class Trial {
 
   // What the database says of regions is in force whatever the plans are. Without a threshold a record counts as one
   // that the next tune measures again.
-  bool take_regions_back() {
+  bool take_regions_back(std::string_view why) {
     const Result<plan::RegionPolicy> policy = region_policy_in_force(&store_, machine_, options_.threads);
     const plan::RegionPolicy by_default;
     if (!policy.ok() || !policy->measured) return false;
@@ -235,8 +314,8 @@ class Trial {
       note(fmt::format("how regions run stays as measured: {}", stored.message()));
       return false;
     }
-    note(fmt::format("{} is slower with default plans too: how regions run is taken back to {}, to be measured again",
-                     options_.file, choice.schedule));
+    note(fmt::format("{}: {}: how regions run is taken back to {}, to be measured again", options_.file, why,
+                     choice.schedule));
     return true;
   }
 
@@ -269,7 +348,7 @@ class Trial {
       return g;
     };
     std::vector<db::SampleGroup> groups = {group(fallback, part.times[w].by_default, 0)};
-    const Result<db::Candidate> tuned = candidate_of(part.problem, part.tuned);
+    const Result<db::Candidate> tuned = candidate_of(part.problem, part.tuned_step);
     if (tuned.ok() && *tuned != fallback) groups.push_back(group(*tuned, part.times[w].tuned, 1));
     return groups;
   }
@@ -283,7 +362,7 @@ class Trial {
   static PlanInWhole in_whole(const Part& part, size_t w, const Interval& speedup, const std::string& why) {
     return {.problem = part.by_default.kernel,
             .work = w,
-            .program = part.tuned.plan,
+            .program = part.tuned_step.plan,
             .default_ns = autotune::median(part.times[w].by_default),
             .ns = autotune::median(part.times[w].tuned),
             .speedup = speedup,
@@ -294,7 +373,7 @@ class Trial {
     report_.works = times_;
     for (size_t w = 0; w < options_.works.size(); ++w)
       for (const Part& p : parts_)
-        if (p.calls[w] > 0 && !same_plan(p.by_default, p.tuned) && !p.times[w].tuned.empty())
+        if (p.calls[w] > 0 && p.tuned && !p.times[w].tuned.empty())
           report_.kept.push_back(in_whole(p, w, autotune::speedup_of(p.times[w]), ""));
   }
 
@@ -304,7 +383,9 @@ class Trial {
   std::vector<Part> parts_;
   std::vector<std::vector<std::vector<int>>> part_of_;  // by work, call, step
   std::vector<PairedTimes> times_;                      // by work
-  double seconds_ = 0;                                  // of all races
+  std::vector<PairedTimes> untuned_;                    // by work: what runs the default's plan in both
+  double seconds_ = 0, uncharged_ = 0;                  // of all races; of those that no run was charged yet
+  bool all_asked_ = false;                              // the next race shows the result
   TrialReport report_;
 };
 
@@ -312,6 +393,26 @@ class Trial {
 
 Result<TrialReport> try_whole(const TrialOptions& options, db::Store& store, const Machine& machine) {
   return Trial(options, store, machine).run();
+}
+
+std::string cost_note(const TrialReport& report, size_t w, const ModelWork& work) {
+  if (!autotune::surely_slower(report.works[w], report.tail)) return "";
+  const Interval speedup = autotune::sure_speedup_of(report.works[w], report.tail);
+  std::string text = fmt::format("{}: the whole is slower with what is stored, {:.3f} [{:.3f}, {:.3f}]", work.name(),
+                                 speedup.mid, speedup.lo, speedup.hi);
+  std::vector<std::string> slower;
+  size_t kept = 0;
+  for (const PlanInWhole& p : report.kept) {
+    if (p.work != w) continue;
+    ++kept;
+    if (p.speedup.mid < 1) slower.push_back(fmt::format("{} ({:.3f})", p.problem, p.speedup.mid));
+  }
+  if (kept == 0)
+    return text +
+           ", and no tuned plan of it is left: see how regions run (hone info), or tune with nothing else running";
+  text += fmt::format(", and keeps {} tuned plan(s) of it", kept);
+  if (!slower.empty()) text += fmt::format(", of which these look slower: {}", fmt::join(slower, ", "));
+  return text + "; the same command tries it again";
 }
 
 }  // namespace hone::cli

@@ -1,7 +1,8 @@
 // Whether a model may keep the plans that its problems were tuned to. A tuner measures each problem alone; this runs
 // the whole with default plans and with what the database gives, in turns, and takes back what costs there
 // (autotune/whole.h): a decision for the default plan, which withdraws older ones, with the times that it rests on.
-// Where no plan is left to blame, what was measured of regions goes too.
+// What was measured of regions goes first where all that is not tuned is slower too, and where no plan is left to
+// blame.
 #pragma once
 
 #include <string>
@@ -35,6 +36,7 @@ struct TrialReport {
   std::vector<autotune::PairedTimes> works;  // after the last change; without rounds when interrupted before
   std::vector<PlanInWhole> kept;             // other plans than the default's that run in the last race, by work
   std::vector<PlanInWhole> taken_back;
+  double tail = 0;  // of what was asked, see autotune::surely_slower
 };
 
 // Stores each retraction as soon as it is decided. It takes at most kMostPasses races of the whole; when the first of
@@ -42,7 +44,12 @@ struct TrialReport {
 inline constexpr int kMostPasses = 6;
 inline constexpr double kPatientSeconds = 120;
 
-// Errors: of loading and running the model. What the store refuses is noted, and nothing more is taken back.
+// Errors: of loading and running the model. What the store refuses is noted, and nothing more is taken back. One that
+// does not write on disk is noted before anything runs: the report is without rounds.
 Result<TrialReport> try_whole(const TrialOptions& options, db::Store& store, const Machine& machine);
+
+// What is to be said where work `w` is surely slower in the end: which of the plans that are kept look slower in it, or
+// that none is left. "": nothing.
+std::string cost_note(const TrialReport& report, size_t w, const ModelWork& work);
 
 }  // namespace hone::cli

@@ -164,11 +164,7 @@ Status ModelTune::report(const std::vector<TuneRow>& rows, Format format, db::St
     const double before = autotune::median(times.by_default), after = autotune::median(times.tuned);
     const double expected = before - expected_saving_ns(rows, trial, w);
     const autotune::Interval gained = autotune::speedup_of(times);
-    if (autotune::surely_slower(gained))
-      note(
-          fmt::format("{}: the whole looks slower with what is stored, {:.3f} [{:.3f}, {:.3f}], and no tuned plan of "
-                      "it is left: see how regions run (hone info), or tune with nothing else running",
-                      work.name(), gained.mid, gained.lo, gained.hi));
+    if (const std::string costs = cost_note(trial, w, work); !costs.empty()) note(costs);
     const double tokens = static_cast<double>(work.tokens()) * 1e9;
     works.add({options_.file, work.name(), threads, before, expected, after, tokens / before, tokens / after,
                expected > 0 ? Cell(before / expected) : Cell(), gained.mid, Range{gained.lo, gained.hi},
