@@ -214,11 +214,20 @@ TEST_F(ModelTrial, WhatRegionsChangeIsNoTunedPlan) {
   options.works = {{.prompt = 8}, {.generate = 4, .depth = 8}};
   const Result<cli::ModelSpeed> speed = cli::ModelSpeed::create(model_, {{2, false}, {2, true}}, options.speed);
   ASSERT_TRUE(speed.ok()) << speed.status().to_string();
-  int other_threads = 0;
   const auto by_default = ModelAccess::plan(speed->model(0)).report(1, 8),
              stored = ModelAccess::plan(speed->model(1)).report(1, 8);
   ASSERT_TRUE(by_default.ok() && stored.ok());
-  for (size_t i = 0; i < stored->size(); ++i) other_threads += (*stored)[i].threads != (*by_default)[i].threads ? 1 : 0;
+  int other_threads = 0;
+  for (size_t i = 0; i < stored->size(); ++i) {
+    const executable::StepReport& was = (*by_default)[i];
+    executable::StepReport is = (*stored)[i];
+    const Result<op::Problem> problem = op::parse_problem(is.kernel);
+    if (!problem.ok() || is.threads == was.threads) continue;
+    ++other_threads;
+    EXPECT_FALSE(cli::change_of(*problem, was, is).tuned) << is.kernel;
+    is.reason = "exact";  // the same from a decision is one that may be taken back
+    EXPECT_TRUE(cli::change_of(*problem, was, is).tuned) << is.kernel;
+  }
   ASSERT_GT(other_threads, 0);
 
   const Result<cli::TrialReport> trial = cli::try_whole(options, *store_, machine_);

@@ -145,17 +145,14 @@ class Trial {
     const Result<op::Problem> problem = op::parse_problem(by_default.kernel);
     if (!problem.ok()) return -1;
     by_name.emplace(by_default.kernel, parts_.size());
-    const bool relaid =
-        by_default.kernel != tuned.kernel || panel_of(*problem, by_default) != panel_of(*problem, tuned);
-    // A default plan on the same weights differs by what was measured of regions (threads, and tiles for so many).
-    const bool other = !same_plan(by_default, tuned) && tuned.reason != plan::reason_name(plan::Reason::kDefault);
+    const StepChange change = change_of(*problem, by_default, tuned);
     parts_.push_back({.problem = *problem,
                       .by_default = by_default,
                       .tuned_step = tuned,
                       .calls = std::vector<int64_t>(options_.works.size()),
                       .times = {},
-                      .relaid = relaid,
-                      .tuned = relaid || other});
+                      .relaid = change.relaid,
+                      .tuned = change.tuned});
     return static_cast<int>(parts_.size()) - 1;
   }
 
@@ -393,6 +390,12 @@ class Trial {
 
 Result<TrialReport> try_whole(const TrialOptions& options, db::Store& store, const Machine& machine) {
   return Trial(options, store, machine).run();
+}
+
+StepChange change_of(const op::Problem& problem, const StepReport& by_default, const StepReport& stored) {
+  const bool relaid = by_default.kernel != stored.kernel || panel_of(problem, by_default) != panel_of(problem, stored);
+  const bool chosen = stored.reason != plan::reason_name(plan::Reason::kDefault);
+  return {.relaid = relaid, .tuned = relaid || (chosen && !same_plan(by_default, stored))};
 }
 
 std::string cost_note(const TrialReport& report, size_t w, const ModelWork& work) {

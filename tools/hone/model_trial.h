@@ -11,6 +11,8 @@
 #include "autotune/whole.h"
 #include "db/store.h"
 #include "engine/base/machine.h"
+#include "engine/executable/plan.h"
+#include "kernels/op/op.h"
 #include "tools/hone/model_speed.h"
 
 namespace hone::cli {
@@ -47,6 +49,15 @@ inline constexpr double kPatientSeconds = 120;
 // Errors: of loading and running the model. What the store refuses is noted, and nothing more is taken back. One that
 // does not write on disk is noted before anything runs: the report is without rounds.
 Result<TrialReport> try_whole(const TrialOptions& options, db::Store& store, const Machine& machine);
+
+// How a step that runs with what is stored differs from the default's. A default plan on the same weights is not tuned,
+// whatever was measured of regions makes of its threads and, by them, of its tiles.
+struct StepChange {
+  bool relaid = false;  // reads weights, or keys, that lie in another way
+  bool tuned = false;
+};
+StepChange change_of(const op::Problem& problem, const executable::StepReport& by_default,
+                     const executable::StepReport& stored);
 
 // What is to be said where work `w` is surely slower in the end: which of the plans that are kept look slower in it, or
 // that none is left. "": nothing.
