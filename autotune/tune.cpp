@@ -68,6 +68,8 @@ class Tuning {
     HONE_RETURN_IF_ERROR(op::check_numerics(problem_, options_.numerics));
     HONE_ASSIGN_OR_RETURN(strategy_, find_strategy(options_.strategy));
     HONE_ASSIGN_OR_RETURN(target_, tune_target(context_.machine, options_));
+    // As the resolver will: no other class would ever be taken under "any".
+    target_.numerics = op::narrow_numerics(problem_, options_.numerics, target_.features, context_.machine.arch());
     // The default plan's own count is a candidate too, also where it is no power of two.
     if (options_.threads.empty())
       add_threads(op::default_threads(op::region_work(problem_), target_.threads.back(), target_.min_work));
@@ -153,7 +155,7 @@ class Tuning {
     if (!op::missing(candidate->program, target_.features).empty()) return false;
     // Only what this run may choose: a decision is made among the thread counts, code generators and numerics classes
     // that were asked for.
-    if (!op::numerics_allowed(problem_, options_.numerics, op::numerics(candidate->program))) return false;
+    if (!op::numerics_allowed(problem_, target_.numerics, op::numerics(candidate->program))) return false;
     if (!contains(target_.codegens, winner.codegen)) return false;
     if (!contains(target_.threads, winner.threads)) return false;
     const auto at = std::find(space_.candidates.begin(), space_.candidates.end(), *candidate);

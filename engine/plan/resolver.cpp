@@ -413,6 +413,12 @@ Result<Plan> resolve(const op::Problem& problem, const Target& target, const Dec
     return not_found(fmt::format("code generator '{}' cannot be used here; usable: {}", constraints.codegen,
                                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
+  Constraints narrowed = constraints;
+  narrowed.numerics = op::narrow_numerics(problem, constraints.numerics, target.features, target.arch);
+  if (narrowed.numerics != constraints.numerics) {
+    Result<Plan> plan = Resolution(problem, target, narrowed).run(decisions, packages);
+    if (plan.ok()) return plan;
+  }
   return Resolution(problem, target, constraints).run(decisions, packages);
 }
 

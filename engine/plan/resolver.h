@@ -12,8 +12,9 @@
 //
 // A plan that comes out is legal here, whatever the database says: every decision is parsed, adapted and checked again,
 // and those that were passed over are listed with the reason. Only plans of a numerics class that the caller allows
-// come out, so what a tune across classes has found never changes what anybody else computes. Pure functions of their
-// arguments, so that "what would you run on that machine with that database" is a test.
+// come out, so what a tune across classes has found never changes what anybody else computes. "any" is one class where
+// the sizes of a problem must share one (op::narrow_numerics), unless nothing here has code of it. Pure functions of
+// their arguments, so that "what would you run on that machine with that database" is a test.
 #pragma once
 
 #include <map>

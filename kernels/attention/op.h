@@ -42,6 +42,10 @@ struct Op {
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
     return attention::numerics_allowed(wanted, offered);
   }
+  // Keys and values lie alike for every class: each call may have its own.
+  static std::string narrow_numerics(const Problem&, std::string_view wanted, const FeatureSet&, Arch) {
+    return std::string(wanted);
+  }
 
   static std::string precompiled_class(std::string_view wanted) { return attention::precompiled_class(wanted); }
 

@@ -266,6 +266,14 @@ Dot dot_for(const MatmulProblem& problem, std::string_view numerics, const Featu
   return numerics == "any" && possible ? Dot::kBf16 : Dot::kNone;
 }
 
+std::string narrow_numerics(const MatmulProblem& problem, std::string_view numerics, const FeatureSet& features,
+                            Arch arch) {
+  const std::vector<Isa> isas = isas_of(arch);
+  const bool pairs = std::any_of(isas.begin(), isas.end(),
+                                 [&](Isa isa) { return dot_for(problem, numerics, features, isa) == Dot::kBf16; });
+  return pairs ? "bf16" : std::string(numerics);
+}
+
 TransformProgram default_program(const MatmulProblem& problem, const BlockingTarget& target, int64_t panel) {
   // Few columns leave most of a wide vector idle, and masked: 33x7x1000 takes 7.3 us in AVX-512, 6.1 in AVX2.
   const bool narrow = target.isa == Isa::kAvx512 && problem.n <= isa_info(Isa::kAvx2).lanes_f32() && panel == 0 &&

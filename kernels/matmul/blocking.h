@@ -21,6 +21,10 @@ struct BlockingTarget {
 // by pairs wherever that is allowed, for every m, so that all plans of one matmul read the same panels and give the
 // same class. Where class `bf16` is asked for and cannot be, that is the program's, which then is not legal.
 Dot dot_for(const MatmulProblem& problem, std::string_view numerics, const FeatureSet& features, Isa isa);
+// "any" as the class that default programs have under it where some ISA of the CPU has pairs: packed weights lie as one
+// class reads them, whatever was found to be fastest for some m. All else as it is.
+std::string narrow_numerics(const MatmulProblem& problem, std::string_view numerics, const FeatureSet& features,
+                            Arch arch);
 
 // Always legal for the problem. `panel` > 0 fixes the panel width of b=packed (weights that are packed already): then
 // it is as legal as panels of that width let it be.

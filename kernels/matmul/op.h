@@ -45,6 +45,9 @@ struct Op {
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
     return wanted == "any" || offered == (wanted.empty() || wanted == "default" ? "ordered" : wanted);
   }
+  static std::string narrow_numerics(const Problem& p, std::string_view wanted, const FeatureSet& features, Arch arch) {
+    return matmul::narrow_numerics(p, wanted, features, arch);
+  }
 
   static std::string precompiled_class(std::string_view wanted) {
     return numerics_allowed(wanted, "ordered") ? "ordered" : "";

@@ -216,6 +216,10 @@ Status check_numerics(const Problem& problem, std::string_view wanted) {
 bool numerics_allowed(const Problem& problem, std::string_view wanted, std::string_view offered) {
   return std::visit([&](const auto& p) { return Of<decltype(p)>::numerics_allowed(wanted, offered); }, problem);
 }
+std::string narrow_numerics(const Problem& problem, std::string_view wanted, const FeatureSet& features, Arch arch) {
+  return std::visit([&](const auto& p) { return Of<decltype(p)>::narrow_numerics(p, wanted, features, arch); },
+                    problem);
+}
 std::string precompiled_class(const Problem& problem, std::string_view wanted) {
   return std::visit([&](const auto& p) { return Of<decltype(p)>::precompiled_class(wanted); }, problem);
 }

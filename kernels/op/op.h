@@ -104,6 +104,9 @@ Program default_program(const Problem& problem, const DefaultTarget& target);
 // class by name. Error: invalid_argument listing the forms.
 Status check_numerics(const Problem& problem, std::string_view wanted);
 bool numerics_allowed(const Problem& problem, std::string_view wanted, std::string_view offered);
+// `wanted` (checked) as plans for a CPU of `arch` with `features` are chosen under it: "any" becomes one class where
+// all sizes of the problem must have the same.
+std::string narrow_numerics(const Problem& problem, std::string_view wanted, const FeatureSet& features, Arch arch);
 // The class that the op's precompiled kernel runs in for a caller who wants `wanted` (checked); "": it has none of
 // them.
 std::string precompiled_class(const Problem& problem, std::string_view wanted);

@@ -163,6 +163,15 @@ TEST(PlanNumerics, DotProductsOfBf16NeedTheCpuAndTheCaller) {
     EXPECT_EQ(plan(able, numerics, all).value().reason, Reason::kExact) << numerics;
     EXPECT_EQ(plan(able, numerics, {}).value().numerics, "bf16") << numerics;
   }
+  // Faster or not: the weights of a matmul lie in pairs for all m, or for none.
+  const std::vector<db::StoredDecision> slow = {tuned(kMatmul, "ordered", 500, 1), tuned(kMatmul, "bf16", 1000, 2)};
+  EXPECT_EQ(plan(able, "any", slow).value().from->decision, 2);
+  EXPECT_EQ(plan(able, "any", {slow.front()}).value().numerics, "bf16");
+  Target mute = able;  // no generator has the ISA: the class is what there is
+  mute.codegens = {{"asmjit", "1", {Isa::kAvx2}}};
+  EXPECT_EQ(plan(mute, "any", {}).value().numerics, "ordered");
+  mute.codegens.clear();
+  EXPECT_EQ(plan(mute, "any", {}).value().codegen, kFallbackCodegen);
   const Plan without = plan(here(), "any", all).value();
   EXPECT_EQ(without.numerics, "ordered");
   ASSERT_EQ(without.rejected.size(), 1u);
