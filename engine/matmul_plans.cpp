@@ -5,18 +5,9 @@
 
 #include "engine/base/guarded.h"
 #include "engine/base/log.h"
-#include "kernels/matmul/blocking.h"
+#include "engine/plan_code_internal.h"
 
 namespace hone {
-namespace {
-
-bool has_dot(const matmul::MatmulProblem& problem, const plan::Target& target) {
-  return std::ranges::any_of(isas_of(target.arch), [&](Isa isa) {
-    return matmul::dot_for(problem, "any", target.features, isa) != matmul::Dot::kNone;
-  });
-}
-
-}  // namespace
 
 const matmul::MatmulProblem& MatmulPlans::with_rows(int64_t m) const {
   thread_local matmul::MatmulProblem call;
@@ -68,16 +59,18 @@ Status MatmulPlans::pack_b(std::span<const int64_t> expected_m) {
   const auto resolve = [&] {
     return plan::resolve_for<matmul::Op>(first, state_.target, state_.decisions, constraints_, *state_.packages());
   };
-  const std::string allowed = constraints_.numerics;
-  constraints_.precompiled = allowed;
-  if (allowed == "any" && has_dot(first, state_.target)) constraints_.numerics = "bf16";
   Result<plan::PlanOf<matmul::TransformProgram>> plan = resolve();
-  // Where nothing generates code the precompiled kernel reads panels of any kind.
-  if (!plan.ok() || plan->codegen == plan::kFallbackCodegen) {
-    constraints_.numerics = allowed;
-    plan = resolve();
-  }
   if (!plan.ok()) return plan.status();
+  // A class that the precompiled kernel lacks binds all calls to code of it: not before there is some.
+  const std::string precompiled = constraints_.precompiled_class(problem_);
+  if (problem_.n > 0 && !precompiled.empty() && plan->numerics != precompiled) {
+    HONE_ASSIGN_OR_RETURN(const PlanCode code, compile_plan<matmul::Op>(state_, first, constraints_, *plan));
+    if (code.empty()) {
+      constraints_.numerics = precompiled;
+      plan = resolve();
+      if (!plan.ok()) return plan.status();
+    }
+  }
   constraints_.numerics = plan->numerics;
   constraints_.panel = plan->program.panel;
   panels_ = {matmul::layout_of(plan->program), plan->program.isa};

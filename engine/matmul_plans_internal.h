@@ -37,7 +37,8 @@ class MatmulPlans {
   // class: plans for other m are resolved under that constraint, so that the bits of a row never depend on how many
   // others are in its call. Of the classes that are allowed `bf16` comes first where this CPU has it, whatever was
   // found to be fastest for that m: it is the class that gives prompts twice the speed. Before any other call that
-  // makes plans.
+  // makes plans. Its code is made here: a class that the precompiled kernel lacks is taken with code in hand only, and
+  // from then on a call without code is refused.
   Status pack_b(std::span<const int64_t> expected_m);
   const Panels& panels() const { return panels_; }  // after pack_b
   // Makes the plans of expected_m, and those of all m up to max_m.

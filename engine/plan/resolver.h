@@ -88,14 +88,9 @@ struct Constraints {
   std::string codegen;   // "": free
   int threads = 0;       // at most, on top of Target::threads; 0: no further limit
   std::string numerics;  // classes that may be chosen, see op::check_numerics; "": the op's default
-  // Classes that the precompiled kernel may run in where no code can be had; "": as `numerics`. Weights that are packed
-  // fix the class of code, but not what the caller allows.
-  std::string precompiled;
 
-  // Of that kernel; "": none that is allowed.
-  std::string precompiled_class(const op::Problem& problem) const {
-    return op::precompiled_class(problem, precompiled.empty() ? numerics : precompiled);
-  }
+  // Of the precompiled kernel, which runs where no code can be had; "": none that is allowed.
+  std::string precompiled_class(const op::Problem& problem) const { return op::precompiled_class(problem, numerics); }
 };
 
 enum class Reason { kExact, kNearShape, kNearMachine, kPackage, kDefault };

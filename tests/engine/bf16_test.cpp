@@ -114,6 +114,25 @@ TEST(EngineBf16, AnyTakesWhatThereIs) {
   }
 }
 
+// Once the weights lie in pairs, calls whose code cannot be had are refused: the precompiled kernel has other bits.
+TEST(EngineBf16, WithoutCodeForSomeRowsAnyKeepsItsClass) {
+  NEEDS_DOTS();
+  const EngineWith engine("");
+  const MatmulSpec spec{.n = 40, .k = 37, .weight_type = WeightType::kBf16, .max_m = 0, .numerics = "any"};
+  Operands few(spec, 1), many(spec, 40);
+  const std::vector<uint16_t> weights = narrowed(few);
+  const Result<Matmul> matmul = engine->prepare(spec, weights.data());
+  ASSERT_TRUE(matmul.ok()) << matmul.status().to_string();
+  jit::refuse_exec_memory_for_testing(true);
+  const Status with_code = matmul->run(few.call(true)), without = matmul->run(many.call(true));
+  jit::refuse_exec_memory_for_testing(false);
+  EXPECT_TRUE(with_code.ok());
+  EXPECT_EQ(without.code(), Code::kUnsupported);
+  EXPECT_THAT(without.message(), HasSubstr("numerics 'bf16' needs generated code"));
+  EXPECT_TRUE(matmul->run(many.call(true)).ok());
+  EXPECT_EQ(matmul->plan(40)->numerics, "bf16");
+}
+
 TEST(EngineBf16, OnlyWhoAsksGetsIt) {
   const EngineWith engine("");
   MatmulSpec spec{.n = 40, .k = 37, .weight_type = WeightType::kBf16, .max_m = 0};

@@ -100,8 +100,9 @@ struct MatmulSpec {
   // In which order sums may be formed. "" or "default": "ordered", one fma for each product, k ascending. "bf16", for
   // constant weights of bf16: A is rounded to bf16 as well, and pairs of products are summed by the CPU's AVX512_BF16
   // (vdpbf16ps), at twice the rate of fma; what is denormal counts as 0. prepare() is `unsupported` on a CPU without
-  // it. "any": "bf16" where weights and CPU allow it, else "ordered". All calls of a prepared matmul have one class,
-  // which PlanInfo::numerics names; within it bits do not depend on tuning, threads or m.
+  // it. "any": "bf16" where weights and CPU allow it and code can be made, else "ordered". All calls of a prepared
+  // matmul have one class, which PlanInfo::numerics names; within it bits do not depend on tuning, threads or m. A call
+  // whose code cannot be made then is `unsupported`: the precompiled kernel is "ordered".
   std::string numerics = {};
 
   // From a problem string, "matmul:f32:m=1,n=4096,k=4096,b=nt:+bias+gelu" (m may be a range or list: `expected_m`; the
