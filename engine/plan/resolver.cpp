@@ -297,14 +297,14 @@ class Resolution {
     Plan plan;
     plan.threads = op::default_threads(op::region_work(problem_), threads_, target_.min_work);
     plan.rejected = std::move(rejected_);
-    Status why_not;
+    const size_t first = plan.rejected.size();
     // Strongest ISA first; a weaker one is the answer when panels do not fit the stronger.
     const std::vector<Isa> isas = isas_of(target_.arch);
     for (auto isa = isas.rbegin(); isa != isas.rend(); ++isa) {
       const CodegenLabel* codegen = choose_codegen(*isa, constraints_.codegen);
       if (codegen == nullptr) continue;
       const op::Program program = default_for(*isa, plan.threads);
-      why_not = op::legal(problem_, program);
+      Status why_not = op::legal(problem_, program);
       if (why_not.ok()) why_not = op::panel_fits(problem_, program, constraints_.panel);
       if (const std::string lacks = op::missing(program, target_.features); why_not.ok() && !lacks.empty())
         why_not = unsupported(lacks);
@@ -317,7 +317,10 @@ class Resolution {
       plan.rejected.push_back({op::to_string(program), why_not.message()});
     }
     plan.numerics = constraints_.precompiled_class(problem_);
-    if (plan.numerics.empty()) return needs_code(problem_, constraints_.numerics, plan.rejected);
+    // Of the strongest ISA: weaker ones lack the instructions by nature, which says nothing of this CPU.
+    if (plan.numerics.empty())
+      return needs_code(problem_, constraints_.numerics,
+                        std::span(plan.rejected).first(std::min(first + 1, plan.rejected.size())));
     // Nothing emits code here: the program is only what the precompiled kernel's packed panels have to look like.
     plan.codegen = kFallbackCodegen;
     plan.program = default_for(isas.empty() ? all_isas().front() : isas.front(), plan.threads);
