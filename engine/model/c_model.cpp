@@ -57,7 +57,8 @@ hone_model_info info_to_c(const hone::ModelInfo& i) {
           .plans_package = i.plans.package,
           .plans_default = i.plans.by_default,
           .load_ns = i.times.total_ns,
-          .tokenizer = i.tokenizer ? 1 : 0};
+          .tokenizer = i.tokenizer ? 1 : 0,
+          .numerics = i.numerics.c_str()};
 }
 
 void clear(const char** text, size_t* length) {

@@ -53,7 +53,8 @@ typedef struct hone_model_info {
   int64_t context, model_context, max_batch;
   int64_t plans_exact, plans_near_shape, plans_near_machine, plans_package, plans_default;
   int64_t load_ns;
-  int tokenizer; /* 1: there is one */
+  int tokenizer;        /* 1: there is one */
+  const char* numerics; /* class of matmuls with these weights: "ordered", "bf16" */
 } hone_model_info;
 
 /* options may be NULL. A model keeps what it needs of its engine alive, and its file mapped. */

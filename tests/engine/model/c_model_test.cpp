@@ -45,6 +45,7 @@ TEST_F(ModelCApi, ContinuesAText) {
   EXPECT_STREQ(info->architecture, "llama");
   EXPECT_EQ(info->vocabulary, 512);
   EXPECT_EQ(info->tokenizer, 1);
+  EXPECT_STREQ(info->numerics, "ordered");
 
   const std::string prompt = "Once upon a time";
   size_t count = 0;
@@ -111,7 +112,8 @@ TEST_F(ModelCApi, LayoutsAreThoseOfTheSoversion) {
   EXPECT_EQ(offsetof(hone_model_options, numerics), 32u);
   EXPECT_EQ(sizeof(hone_model_options), 40u);
   EXPECT_EQ(offsetof(hone_model_info, plans_exact), 160u);
-  EXPECT_EQ(sizeof(hone_model_info), 216u);
+  EXPECT_EQ(offsetof(hone_model_info, numerics), 216u);
+  EXPECT_EQ(sizeof(hone_model_info), 224u);
   EXPECT_EQ(sizeof(hone_tokenize_options), 8u);
   EXPECT_EQ(sizeof(hone_sampler_options), 56u);
 }
