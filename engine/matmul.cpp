@@ -49,10 +49,7 @@ Result<Matmul> Matmul::Impl::create(std::shared_ptr<Engine::State> state, const 
         fmt::format("weight_type is {}, but B comes with each call, which is for f32: give prepare() "
                     "the weights",
                     dtype_name(problem.dtype)));
-  if (spec.numerics == "bf16" && problem.dtype != DType::kBf16)
-    return invalid_argument(
-        fmt::format("numerics 'bf16' is for weights of bf16, not of {}; 'any' takes it where there are",
-                    dtype_name(problem.dtype)));
+  HONE_RETURN_IF_ERROR(matmul::Op::check_numerics(problem, spec.numerics));
   std::shared_ptr<Impl> impl(new Impl(std::move(state)));
   HONE_RETURN_IF_ERROR(impl->prepare(std::move(problem), spec, weights));
   return Matmul(std::move(impl));

@@ -38,7 +38,7 @@ struct Op {
 
   static std::string numerics(const Program& program) { return attention::numerics(program); }
   static FeatureSet features(const Program&) { return {}; }
-  static Status check_numerics(std::string_view wanted) { return attention::check_numerics(wanted); }
+  static Status check_numerics(const Problem&, std::string_view wanted) { return attention::check_numerics(wanted); }
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
     return attention::numerics_allowed(wanted, offered);
   }

@@ -42,6 +42,12 @@ struct Op {
     return invalid_argument("matmul has no numerics class '" + printable(wanted) +
                             "': ordered (the default), bf16 (weights of bf16 only) or any");
   }
+  static Status check_numerics(const Problem& p, std::string_view wanted) {
+    const Status known = check_numerics(wanted);
+    if (!known.ok() || wanted != "bf16" || p.dtype == DType::kBf16) return known;
+    return invalid_argument("numerics 'bf16' is for weights of bf16, not of " + std::string(dtype_name(p.dtype)) +
+                            "; 'any' takes it where there are");
+  }
   static bool numerics_allowed(std::string_view wanted, std::string_view offered) {
     return wanted == "any" || offered == (wanted.empty() || wanted == "default" ? "ordered" : wanted);
   }

@@ -211,7 +211,7 @@ Program default_program(const Problem& problem, const DefaultTarget& target) {
 }
 
 Status check_numerics(const Problem& problem, std::string_view wanted) {
-  return std::visit([&](const auto& p) { return Of<decltype(p)>::check_numerics(wanted); }, problem);
+  return std::visit([&](const auto& p) { return Of<decltype(p)>::check_numerics(p, wanted); }, problem);
 }
 bool numerics_allowed(const Problem& problem, std::string_view wanted, std::string_view offered) {
   return std::visit([&](const auto& p) { return Of<decltype(p)>::numerics_allowed(wanted, offered); }, problem);

@@ -101,7 +101,7 @@ Program default_program(const Problem& problem, const DefaultTarget& target);
 // ---- numerics ----
 
 // `wanted`: what a caller asks for. "" or "default": the class that plans have unless told otherwise; "any"; or one
-// class by name. Error: invalid_argument listing the forms.
+// class by name. Error: invalid_argument listing the forms, or saying what the problem would have to be.
 Status check_numerics(const Problem& problem, std::string_view wanted);
 bool numerics_allowed(const Problem& problem, std::string_view wanted, std::string_view offered);
 // `wanted` (checked) as plans for a CPU of `arch` with `features` are chosen under it: "any" becomes one class where

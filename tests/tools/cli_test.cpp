@@ -331,6 +331,21 @@ TEST_F(HoneCli, WrongOptionsAreUsage) {
   refused({"bench", kProblem, "--seconds", "nan"}, 2, "seconds");
 }
 
+// Before anything is measured or kept, of whichever problem.
+TEST_F(HoneCli, NumericsAreCheckedAgainstEveryProblem) {
+  const std::vector<std::string> problems = {"matmul:bf16:m=4,n=32,k=16,b=packed", kProblem};
+  for (const char* command : {"tune", "bench", "explain", "codegen"}) {
+    const Outcome o = hone({command, problems[0], problems[1], "--numerics", "bf16"});
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_THAT(o.out, IsEmpty());
+    EXPECT_THAT(o.err, StartsWith("hone: error: --numerics bf16: " + problems[1] +
+                                  ": numerics 'bf16' is for weights of bf16, not of f32; 'any' takes it"));
+  }
+  EXPECT_EQ(hone({"db", "show", problems[0]}).code, 1);
+  refused({"explain", problems[0], "--numerics", "bf16"}, 1, "needs avx512bf16, which this CPU lacks",
+          {.env = {{"HONE_CPU", "skylake_x"}}});
+}
+
 TEST_F(HoneCli, ShapeFilesNameTheLine) {
   refused({"explain", "--shapes", write("third.txt", "# shapes\nmatmul:f32:m=1,n=2,k=3 2\nmatmul:f32:m=1,n=2\n")}, 2,
           "third.txt:3: ");

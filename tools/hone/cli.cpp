@@ -306,7 +306,8 @@ void add_numerics(CLI::App& command, std::string& numerics) {
 Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& numerics) {
   for (const op::Shape& shape : shapes)
     if (Status s = op::check_numerics(shape.problem, numerics); !s.ok())
-      return invalid_argument(fmt::format("--numerics {}: {}", numerics, s.message()));
+      return invalid_argument(
+          fmt::format("--numerics {}: {}: {}", numerics, op::to_string(shape.problem), s.message()));
   return {};
 }
 

@@ -96,6 +96,8 @@ TEST(Op, ClassesThatNoOpHasAreRefused) {
   const Problem problem = *parse_problem(kProblems[0]);
   for (const char* wanted : {"", "default", "any", "ordered"}) EXPECT_TRUE(check_numerics(problem, wanted).ok());
   EXPECT_EQ(check_numerics(problem, "chaotic").code(), Code::kInvalidArgument);
+  EXPECT_THAT(check_numerics(problem, "bf16").message(), HasSubstr("is for weights of bf16, not of f32"));
+  EXPECT_TRUE(check_numerics(*parse_problem("matmul:bf16:m=1,n=2,k=3,b=packed"), "bf16").ok());
   for (const char* wanted : {"", "default", "ordered", "bf16"})
     EXPECT_FALSE(numerics_allowed(problem, wanted, "online(256)")) << wanted;
 }
