@@ -44,12 +44,15 @@ constexpr double kRegionSeconds = 1.2;
 constexpr double kLeastBudgetForRegions = 3;  // of which a tenth is enough for an answer
 constexpr int kCeilingWindows = 25;           // about 5 ms
 
-// The FMA ceiling in the state that tuning has left the clock in; 0 when it cannot be measured.
-double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& schedule) {
+bool dots(std::string_view numerics) { return numerics == "bf16"; }
+
+// The ceiling of programs of a numerics class in the state that tuning has left the clock in; 0 when it cannot be
+// measured.
+double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& schedule, std::string_view numerics) {
   Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, schedule);
   if (!probe.ok()) return 0;
   std::vector<double> windows;
-  for (int i = 0; i < kCeilingWindows; ++i) windows.push_back(probe->gflops());
+  for (int i = 0; i < kCeilingWindows; ++i) windows.push_back(dots(numerics) ? probe->bf16_gflops() : probe->gflops());
   return autotune::median(windows);
 }
 
@@ -151,9 +154,14 @@ void share_budget(Setup& s) {
   const autotune::Peak& peak = s.options.peak;
   if (!s.model || peak.f32_gflops_all <= 0 || peak.read_gbs_all <= 0) return;
   double sum = 0;
-  for (const op::Shape& shape : s.shapes) {
-    s.shares.push_back(shape.weight * std::max(op::flops(shape.problem) / peak.f32_gflops_all,
-                                               op::bytes(shape.problem) / peak.read_gbs_all));
+  for (size_t i = 0; i < s.shapes.size(); ++i) {
+    const op::Shape& shape = s.shapes[i];
+    const std::string numerics =
+        op::narrow_numerics(shape.problem, s.numerics[i], s.machine.features, s.machine.arch());
+    const bool pairs = dots(numerics) && peak.bf16_gflops_all > 0;
+    s.shares.push_back(shape.weight *
+                       std::max(op::flops(shape.problem) / (pairs ? peak.bf16_gflops_all : peak.f32_gflops_all),
+                                op::bytes(shape.problem) / peak.read_gbs_all));
     sum += s.shares.back();
   }
   constexpr double kLeast = 0.2;
@@ -277,7 +285,8 @@ class TuneCommand {
       note(
           fmt::format("{}: too few rounds for a decision within the budget; the samples are kept", row.report.problem));
     if (row.report.winner.ns > 0)
-      row.ceiling_gflops = ceiling_now(s_.machine, {s_.options.schedule, row.report.winner.threads});
+      row.ceiling_gflops =
+          ceiling_now(s_.machine, {s_.options.schedule, row.report.winner.threads}, row.report.winner.numerics);
     if (exhaustive_ && row.report.winner.ns > 0 && !interrupted()) measure_all(problem, &row);
     finish(std::move(row));
   }
