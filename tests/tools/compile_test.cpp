@@ -111,6 +111,32 @@ TEST_F(HoneCompile, VariantsForSeveralCpus) {
           {.env = {{"HONE_CPU", "zen3"}}});
 }
 
+// "any" asks for no more than every CPU with the instruction set has, unless the CPU is named; a class by its name
+// does.
+TEST_F(HoneCompile, WhatAVariantNeedsBeyondItsInstructionSetIsAskedForAndShown) {
+  const char* const weights = "matmul:bf16:m=4,n=64,k=64,b=packed";
+  const auto variant = [&](std::vector<std::string> args, const char* cpu) {
+    args.insert(args.begin(), {"compile", weights, "-o", file("needs.hone"), "--force", "--isa", "avx512"});
+    const Outcome text = hone(args, {.env = {{"HONE_CPU", cpu}}});
+    EXPECT_EQ(text.code, 0) << text.err;
+    args.push_back("--json");
+    Json v = Json::parse(hone(args, {.env = {{"HONE_CPU", cpu}}}).out)["ops"][0]["variants"][0];
+    v["text"] = text.out;
+    return v;
+  };
+  const Json any = variant({"--numerics", "any"}, "zen4");
+  EXPECT_EQ(any["numerics"], "ordered");
+  EXPECT_EQ(any["needs"], Json::array());
+  const Json named = variant({"--numerics", "any", "--mcpu", "znver4"}, "zen4");
+  EXPECT_EQ(named["numerics"], "bf16");
+  const Json dots = variant({"--numerics", "bf16"}, "zen4");
+  EXPECT_EQ(dots["numerics"], "bf16");
+  EXPECT_EQ(dots["needs"], Json::array({"avx512bf16"}));
+  EXPECT_THAT(dots["text"].get<std::string>(), HasSubstr("any CPU with avx512bf16"));
+  refused({"compile", weights, "-o", file("none.hone"), "--isa", "avx512", "--numerics", "bf16"}, 2, "avx512bf16",
+          {.env = {{"HONE_CPU", "skylake_x"}}});
+}
+
 // Code for a machine of another architecture, chosen for its caches; it is not run here, and the reason is said.
 TEST_F(HoneCompile, AnotherArchitecture) {
   if (host_arch() != Arch::kX86_64) GTEST_SKIP() << "AArch64 is this machine's own";

@@ -25,6 +25,7 @@ struct Chosen {
   plan::Reason reason = plan::Reason::kDefault;
   std::string from;  // the tuned problem, and what is not as it was measured
   bool typed = false;
+  FeatureSet needs;  // that not every CPU with the instruction set has
 };
 
 std::string origin(const plan::Origin& from) {
@@ -58,7 +59,9 @@ Result<op::Program> resolved_program(const op::Problem& problem, const jit::AotT
                                      const CompileArgs& args, Chosen& chosen) {
   HONE_ASSIGN_OR_RETURN(const Machine machine, machine_of(target, setup.here));
   const int threads = args.threads > 0 ? args.threads : threads_in_force(machine).threads;
-  const plan::Target asked = plan::make_target(machine, threads, jit::compiling_generators(), plan::Purpose::kAsk);
+  plan::Target asked = plan::make_target(machine, threads, jit::compiling_generators(), plan::Purpose::kAsk);
+  // Of a variant for any CPU that has the ISA, nobody has asked for more than that; a class by its name does.
+  if (target.mcpu.empty() && args.numerics == "any") asked.features = isa_info(target.isa).required;
   const Result<plan::Plan> plan =
       plan::resolve(problem, asked, setup.decisions, {.codegen = "", .numerics = args.numerics});
   if (!plan.ok()) return typed(plan.status());
@@ -74,7 +77,7 @@ Result<op::Program> resolved_program(const op::Problem& problem, const jit::AotT
                                                             .caches = blocking_caches(machine),
                                                             .threads = threads,
                                                             .numerics = args.numerics,
-                                                            .features = machine.features});
+                                                            .features = asked.features});
   if (const Status s = op::legal(problem, program); !s.ok()) return s;
   return program;
 }
@@ -87,6 +90,7 @@ Result<Chosen> choose(const op::Problem& problem, const jit::AotTarget& target, 
       chosen.typed ? typed_program(problem, target, args) : resolved_program(problem, target, setup, args, chosen);
   if (!program.ok()) return program.status();
   chosen.variant.target = target;
+  chosen.needs = op::features(*program).without(isa_info(target.isa).required);
   chosen.variant.program = op::to_string(*program);
   chosen.variant.numerics = op::numerics(*program);
   if (args.threads > 0) chosen.variant.threads = args.threads;
@@ -137,6 +141,7 @@ Json variant_json(const jit::Manifest& manifest, const jit::PackageVariant& vari
   return {{"isa", variant.isa},
           {"arch", variant.arch},
           {"mcpu", variant.mcpu},
+          {"needs", chosen.needs.names()},
           {"codegen", variant.codegen},
           {"program", variant.program},
           {"numerics", variant.numerics},
@@ -162,9 +167,12 @@ void report(const CompileArgs& args, const jit::Manifest& manifest, const std::v
   for (const Json& op : ops) {
     print("{}\n", op["problem"].get<std::string>());
     for (const Json& v : op["variants"]) {
-      const std::string mcpu = v["mcpu"].get<std::string>();
-      print("  {:7} {:15} {}{}\n          {}\n", v["isa"].get<std::string>(), mcpu.empty() ? "any CPU" : mcpu,
-            v["reason"].get<std::string>(),
+      std::string cpu = v["mcpu"].get<std::string>();
+      if (cpu.empty()) {
+        cpu = "any CPU";
+        for (const Json& feature : v["needs"]) cpu += " with " + feature.get<std::string>();
+      }
+      print("  {:7} {:15} {}{}\n          {}\n", v["isa"].get<std::string>(), cpu, v["reason"].get<std::string>(),
             v["from"].is_null() ? "" : fmt::format(", {}", v["from"].get<std::string>()),
             v["program"].get<std::string>());
     }
