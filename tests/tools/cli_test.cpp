@@ -329,6 +329,10 @@ TEST_F(HoneCli, WrongOptionsAreUsage) {
   refused({"bench", kProblem, "--plan", "nope"}, 2, "--plan takes");
   refused({"bench", kProblem, "-r", "0"}, 2, "repetitions");
   refused({"bench", kProblem, "--seconds", "nan"}, 2, "seconds");
+  for (const char* classes : {",", "ordered,", "ordered,,bf16"})
+    refused({"bench", "--model", file("none.gguf"), "--numerics", classes}, 2, "has an empty entry");
+  refused({"bench", "--model", file("none.gguf"), "--numerics", "bf16,bf16"}, 2, "has bf16 twice");
+  EXPECT_THAT(hone({"bench", "--help"}).out, HasSubstr("with --model a list"));
 }
 
 // Before anything is measured or kept, of whichever problem.

@@ -376,7 +376,7 @@ void add_bench(CLI::App& app, Run& run) {
   command->add_option("--plan", args->plan, "tuned, default, both (the default), or a program's text")
       ->check(not_empty());
   command->add_option("--codegen", args->codegen, "a line for each of these code generators")->check(not_empty());
-  add_numerics(*command, args->numerics);
+  add_numerics(*command, args->numerics, "; with --model a list, such as ordered,bf16: each runs in the same rounds");
   command->add_option("--threads", args->threads, "thread counts, such as 1,2 (default: 1 and all)")
       ->check(not_empty());
   command

@@ -43,6 +43,19 @@ Result<std::vector<int64_t>> parse_counts(const std::string& text, const char* o
   return counts;
 }
 
+// "ordered,bf16" -> classes, each of which runs. "": the default alone.
+Result<std::vector<std::string>> parse_classes(const std::string& text) {
+  if (text.empty()) return std::vector<std::string>{text};
+  std::vector<std::string> classes;
+  for (std::string& word : split(text, ',')) {
+    if (word.empty()) return invalid_argument(fmt::format("--numerics '{}' has an empty entry", printable(text)));
+    if (std::ranges::find(classes, word) != classes.end())
+      return invalid_argument(fmt::format("--numerics '{}' has {} twice", printable(text), printable(word)));
+    classes.push_back(std::move(word));
+  }
+  return classes;
+}
+
 struct Setup {
   std::vector<ModelVariant> variants;
   std::vector<ModelWork> works;
@@ -87,11 +100,12 @@ Result<Setup> prepare(const BenchModelArgs& args, const BenchCommonArgs& common)
     threads = {1};
     if (const int all = threads_in_force(s.machine).threads; all > 1) threads.push_back(all);
   }
+  HONE_ASSIGN_OR_RETURN(const std::vector<std::string> classes, parse_classes(common.numerics));
   HONE_ASSIGN_OR_RETURN(const std::unique_ptr<db::Store> store, open_store(common.db, db::OpenMode::kReadOnly));
   for (const int t : threads) {
     HONE_ASSIGN_OR_RETURN(const plan::RegionPolicy regions, region_policy_in_force(store.get(), s.machine, t));
     s.schedules[t] = regions.schedule.kind;
-    for (const std::string& numerics : split(common.numerics, ',')) {
+    for (const std::string& numerics : classes) {
       if (common.plan != "default") s.variants.push_back({t, true, numerics});
       if (common.plan != "tuned") s.variants.push_back({t, false, numerics});
     }

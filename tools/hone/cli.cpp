@@ -295,11 +295,13 @@ Result<std::vector<op::Shape>> ProblemArgs::resolve(std::string_view fallback, s
   return op::parse_shapes(fallback, name);
 }
 
-void add_numerics(CLI::App& command, std::string& numerics) {
+void add_numerics(CLI::App& command, std::string& numerics, std::string_view more) {
   command
       .add_option("--numerics", numerics,
-                  "classes of plans that may be chosen: default (of attention online(256), of matmul ordered), any, or "
-                  "one by its name, such as ordered, or bf16 (of matmul with weights of bf16)")
+                  fmt::format("classes of plans that may be chosen: default (of attention online(256), of matmul "
+                              "ordered), any, or one by its name, such as ordered, or bf16 (of matmul with weights of "
+                              "bf16){}",
+                              more))
       ->check(not_empty());
 }
 

@@ -80,7 +80,8 @@ struct ProblemArgs {
 };
 
 // --numerics, as tune, bench and explain take it, and whether every problem has what it says.
-void add_numerics(CLI::App& command, std::string& numerics);
+// `more`: what else the command takes there.
+void add_numerics(CLI::App& command, std::string& numerics, std::string_view more = "");
 Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& numerics);
 
 // For options where an empty text is a slip of a script ("$UNSET") and not a wish for the default.
