@@ -350,6 +350,27 @@ TEST_F(HoneCli, NumericsAreCheckedAgainstEveryProblem) {
           {.env = {{"HONE_CPU", "skylake_x"}}});
 }
 
+// "any" of weights of bf16 is what a matmul with them would have, also where another class was found to be faster.
+TEST_F(HoneCli, AnyIsOneClassForAllCommands) {
+  const std::string problem = "matmul:bf16:m=4,n=64,k=64,b=packed";
+  const auto explained = [&] {
+    return Json::parse(hone({"explain", problem, "--threads", "1", "--numerics", "any", "--json"}).out)["plan"];
+  };
+  const auto tuned = [&](const char* numerics) {
+    const Outcome o =
+        hone({"tune", problem, "--threads", "1", "--numerics", numerics, "--budget", "0.5s", "--json", "--fresh"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    return Json::parse(lines_of(o.out).front());
+  };
+  const std::string numerics = explained()["numerics"];
+  EXPECT_EQ(tuned("ordered")["winner"]["numerics"], "ordered");
+  EXPECT_EQ(explained()["numerics"], numerics);
+  const Json any = tuned("any");
+  EXPECT_EQ(any["winner"]["numerics"], numerics);
+  EXPECT_EQ(any["default"]["numerics"], numerics);
+  EXPECT_EQ(explained()["program"], any["winner"]["program"]);
+}
+
 TEST_F(HoneCli, ShapeFilesNameTheLine) {
   refused({"explain", "--shapes", write("third.txt", "# shapes\nmatmul:f32:m=1,n=2,k=3 2\nmatmul:f32:m=1,n=2\n")}, 2,
           "third.txt:3: ");
