@@ -57,16 +57,28 @@ struct Reader {
       out.form_c = true;
       return {};
     }
-    if (type == "Prepend" && text_at(part, "prepend") == kPieceSpace) {
+    if (type == "Prepend") {
+      const std::string text = text_at(part, "prepend");
+      if (text != kPieceSpace)
+        return unknown(fmt::format("the normalizer Prepend of '{}' is not known, only of U+2581", printable(text, 40)));
       out.add_space_prefix = true;
       return {};
     }
-    if (type == "Replace" && text_at(member(part, "pattern"), "String") == " " &&
-        text_at(part, "content") == kPieceSpace) {
-      spaces_replaced = true;
-      return {};
-    }
+    if (type == "Replace") return replace(part);
     return unknown(fmt::format("the normalizer {} is not known", name_of(type)));
+  }
+
+  Status replace(const Json& part) {
+    const Json& pattern = member(part, "pattern");
+    const std::string literal = text_at(pattern, "String"), content = text_at(part, "content");
+    if (literal != " " || content != kPieceSpace) {
+      const bool regex = member(pattern, "Regex").is_string();
+      return unknown(fmt::format("the normalizer Replace of {}'{}' by '{}' is not known, only of ' ' by U+2581",
+                                 regex ? "the regex " : "", printable(regex ? text_at(pattern, "Regex") : literal, 40),
+                                 printable(content, 40)));
+    }
+    spaces_replaced = true;
+    return {};
   }
 
   Status pre_tokenizer(const Json& part, const std::string& type) {

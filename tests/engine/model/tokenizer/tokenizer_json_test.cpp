@@ -202,6 +202,25 @@ TEST(TokenizerJson, PartsWithoutATypeAreNotShown) {
   }
 }
 
+// The name alone would say of a known normalizer that it is not known.
+TEST(TokenizerJson, NormalizersOfOtherTextsAreShown) {
+  const auto message = [](const char* normalizer) {
+    Json file = byte_level_file();
+    file["normalizer"] = part(normalizer);
+    const Status status = refused(file);
+    EXPECT_EQ(status.code(), Code::kUnsupported);
+    return status.message();
+  };
+  EXPECT_EQ(message(R"({"type": "Replace", "pattern": {"String": " "}, "content": "b"})"),
+            "the normalizer Replace of ' ' by 'b' is not known, only of ' ' by U+2581");
+  EXPECT_EQ(message(R"({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": "▁"})"),
+            "the normalizer Replace of the regex '\\s+' by '\\xe2\\x96\\x81' is not known, only of ' ' by U+2581");
+  EXPECT_EQ(message(R"({"type": "Replace"})"),
+            "the normalizer Replace of '' by '' is not known, only of ' ' by U+2581");
+  EXPECT_EQ(message(R"({"type": "Prepend", "prepend": "a\n"})"),
+            "the normalizer Prepend of 'a\\x0a' is not known, only of U+2581");
+}
+
 TEST(TokenizerJson, TooLarge) {
   const Status status = vocabulary_of_tokenizer_json(std::string((64 << 20) + 1, ' '), {}).status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
