@@ -40,7 +40,7 @@ class Parts {
     for (int64_t i = 1; i < split_.count; ++i) {
       const std::string name = prefix + part_suffix(i, split_.count);
       Result<std::span<const std::byte>> bytes = parts_.open(name);
-      if (!bytes.ok()) return in_part(name, bytes.status());
+      if (!bytes.ok()) return in_part(name, unopened(bytes.status(), i));
       if (Status s = append(*bytes, i); !s.ok()) return in_part(name, s);
     }
     if (const auto found = std::ssize(first_.tensors()); found != split_.tensors)
@@ -50,6 +50,12 @@ class Parts {
   }
 
  private:
+  Status unopened(const Status& why, int64_t number) const {
+    if (why.code() != Code::kNotFound) return why;
+    return not_found(
+        fmt::format("part {} of {} is missing; all parts must lie in one folder", number + 1, split_.count));
+  }
+
   Status append(std::span<const std::byte> bytes, int64_t number) {
     HONE_ASSIGN_OR_RETURN(GgufFile part, GgufFile::parse(bytes));
     HONE_ASSIGN_OR_RETURN(const GgufSplit split, split_of(part));

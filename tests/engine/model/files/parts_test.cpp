@@ -122,7 +122,11 @@ TEST_F(ModelFilesParts, AnotherThanTheFirstNamesIt) {
 TEST_F(ModelFilesParts, ThatAreMissingOrMixedUp) {
   const std::string path = put_three(5, 9);
   std::filesystem::remove(file("m-00002-of-00003.gguf"));
-  expect_refused(path, Code::kNotFound, "m-00002-of-00003.gguf: cannot open the file");
+  expect_refused(path, Code::kNotFound,
+                 "m-00002-of-00003.gguf: part 2 of 3 is missing; all parts must lie in one folder");
+  std::filesystem::create_directory(file("m-00002-of-00003.gguf"));
+  expect_refused(path, Code::kInvalidArgument, "m-00002-of-00003.gguf: not a regular file");
+  std::filesystem::remove(file("m-00002-of-00003.gguf"));
   put("m-00002-of-00003.gguf", part({2, 3, total()}, 9, tensors_.size()));
   expect_refused(path, Code::kDataLoss, "m-00002-of-00003.gguf: it is part 3 of 3, by its name part 2 of 3");
   put("m-00002-of-00003.gguf", part({1, 2, total()}, 5, 9));
