@@ -189,10 +189,10 @@ Result<Model> load_model(const Engine& engine, const std::string& path, const Mo
   std::optional<Tokenizer> tokenizer;
   if (making.valid()) {
     TimedTokenizer made = making.get();
-    if (!made.tokenizer.ok())
-      return Status(made.tokenizer.status().code(),
-                    fmt::format("{}: {}", options.tokenizer.empty() ? path : options.tokenizer,
-                                made.tokenizer.status().message()));
+    if (const Status& s = made.tokenizer.status(); !s.ok()) {
+      if (options.tokenizer.empty()) return Status(s.code(), fmt::format("{}: {}", path, s.message()));
+      return model::of_given_tokenizer({s.code(), fmt::format("{}: {}", options.tokenizer, s.message())});
+    }
     tokenizer = *std::move(made.tokenizer);
     info.times.tokenizer_ns = made.ns;
   }

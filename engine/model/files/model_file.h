@@ -74,8 +74,12 @@ struct OpenOptions {
 // The format is told by contents, not by name. Errors, one line naming file and tensor or field: not_found (no such
 // file), data_loss (truncated, an offset outside the file, a size that overflows, a duplicate), unsupported (an
 // architecture, format version, or element type that is not known), invalid_argument (a wrong shape, a missing tensor,
-// a geometry that cannot be).
+// a geometry that cannot be, a tokenizer of more tokens than the model has).
 Result<ModelFile> open_model(const std::string& path, const OpenOptions& options = {});
+
+// What is wrong in the file of OpenOptions::tokenizer itself, as open_model() says it: data_loss for invalid_argument,
+// which means of that file that it is another model's.
+Status of_given_tokenizer(const Status& status);
 
 // The tokenizer alone, from a file that need have no weights; where it has no tokenizer, from what is beside it, as
 // open_model() does.

@@ -49,6 +49,12 @@ Result<Vocabulary> vocabulary_of(std::span<const std::byte> bytes, std::optional
 
 bool is_of_a_folder(const fs::path& path) { return path.filename() == "tokenizer.json"; }
 
+// By its name alone where nothing in it says what it is: damaged, or empty, it is still no tokenizer.bin.
+bool is_json(const fs::path& path, std::span<const std::byte> bytes) {
+  if (!bytes.empty() && bytes.front() == std::byte{'{'}) return true;
+  return path.extension() == ".json" && format_of(bytes) == Format::kUnknown;
+}
+
 // A tokenizer.json by whatever name, with what is beside it where it has its own.
 Result<Vocabulary> vocabulary_of_json(const fs::path& path, std::span<const std::byte> bytes) {
   if (is_of_a_folder(path)) return vocabulary_of_folder(path.parent_path().string());
@@ -67,7 +73,7 @@ Result<Vocabulary> read_vocabulary(const std::string& path, std::optional<int64_
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
   if (!file.ok()) return in_file(path, file.status());
   const std::span<const std::byte> bytes = (*file)->bytes();
-  const bool json = !bytes.empty() && bytes.front() == std::byte{'{'};
+  const bool json = is_json(path, bytes);
   const Format format = format_of(bytes);
   Result<Vocabulary> vocabulary = json                             ? vocabulary_of_json(path, bytes)
                                   : format == Format::kSafetensors ? vocabulary_of_folder(fs::path(path).parent_path())
@@ -169,11 +175,17 @@ Result<ModelFile> open_model(const std::string& path, const OpenOptions& options
   if (!model.ok()) return in_file(path, model.status());
   model->path = path;
   if (!options.tokenizer.empty()) {
-    HONE_ASSIGN_OR_RETURN(model->vocabulary, read_vocabulary(options.tokenizer, std::nullopt, nullptr));
+    Result<Vocabulary> given = read_vocabulary(options.tokenizer, std::nullopt, nullptr);
+    if (!given.ok()) return of_given_tokenizer(given.status());
+    model->vocabulary = *std::move(given);
   }
   if (Status s = check_vocabulary(*model); !s.ok())
     return in_file(options.tokenizer.empty() ? path : options.tokenizer, s);
   return model;
+}
+
+Status of_given_tokenizer(const Status& status) {
+  return status.code() == Code::kInvalidArgument ? data_loss(status.message()) : status;
 }
 
 Result<Vocabulary> open_vocabulary(const std::string& path) { return read_vocabulary(path, std::nullopt, nullptr); }

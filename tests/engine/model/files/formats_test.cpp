@@ -314,5 +314,18 @@ TEST_F(ModelFilesFormats, AGivenTokenizerReplacesTheFilesOwn) {
   EXPECT_EQ(open_model(path, {.tokenizer = file("none.bin")}).status().code(), Code::kNotFound);
 }
 
+TEST_F(ModelFilesFormats, DamageOfAGivenTokenizerIsNoMisfit) {
+  const std::string path = put("m.gguf", gguf_of(*synthetic::synthetic_model("tiny")));
+  const std::string model = R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": []})";
+  const std::string damaged =
+      put("damaged.json", R"({"normalizer": {"type": "Sequence", "normalizers": 5}, )" + model + "}");
+  const Status status = open_model(path, {.tokenizer = damaged}).status();
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_EQ(status.message(), damaged + ": a Sequence without normalizers");
+  EXPECT_EQ(
+      open_model(path, {.tokenizer = put("wordpiece.json", R"({"model": {"type": "WordPiece"}})")}).status().code(),
+      Code::kUnsupported);
+}
+
 }  // namespace
 }  // namespace hone::model

@@ -293,6 +293,15 @@ TEST_F(ModelFilesCheckpoint, ItsTokenizer) {
     EXPECT_EQ(open_model(file("c")).status().message(), damaged) << "for its vocabulary";
     std::filesystem::remove(file("c/chat_template.jinja"));
   }
+  std::filesystem::remove(file("c/tokenizer_config.json"));
+  for (const auto& [text, reason] : {std::pair{"[]", "not a JSON object"}, {"", "not JSON, or cut off"}}) {
+    const std::string damaged = ": " + std::string(reason);
+    const Status in_folder = open_vocabulary(put("c/tokenizer.json", text)).status();
+    EXPECT_EQ(in_folder.message(), file("c") + ": tokenizer.json" + damaged);
+    EXPECT_EQ(in_folder.code(), Code::kDataLoss);
+    EXPECT_EQ(open_vocabulary(put("other.json", text)).status().message(), file("other.json") + damaged);
+  }
+  EXPECT_TRUE(open_vocabulary(put("gguf.json", gguf_of(m))).ok()) << "contents come before the name";
   EXPECT_EQ(open_vocabulary(put("other.json", R"({"model": {"type": "WordPiece"}})")).status().message(),
             file("other.json") + ": a model WordPiece is not known, only BPE is");
 }
