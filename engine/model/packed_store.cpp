@@ -154,6 +154,18 @@ StorePlace store_place() {
   return store_place([](const char* name) { return env(name); });
 }
 
+std::string why_unusable(const StorePlace& place) {
+  if (place.folder.empty()) return place.why_none;
+  const Status status = open_folder(place.folder).status();
+  if (status.code() != Code::kNotFound) return std::string(status.message());
+  // It is made in the innermost folder that there is.
+  std::error_code error;
+  fs::path above = fs::absolute(place.folder, error).parent_path();
+  while (above.has_relative_path() && !fs::exists(above, error)) above = above.parent_path();
+  if (access(above.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("cannot make {}: {}: {}", place.folder, above.string(), std::strerror(errno));
+}
+
 // ---- all models ----
 
 int64_t StoreUsage::bytes() const {

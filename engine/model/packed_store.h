@@ -38,6 +38,9 @@ struct StorePlace {
 };
 StorePlace store_place(const std::function<std::optional<std::string>(const char*)>& variable);
 StorePlace store_place();  // by the environment
+// Why nothing can be kept in its folder: it is none, another user's, or cannot be made; "" where it can be. Makes
+// nothing.
+std::string why_unusable(const StorePlace& place);
 
 struct StoredModel {
   std::string name;  // of its folder

@@ -293,6 +293,34 @@ TEST_F(ToolsRun, ALimitThatIsNoneIsSaidOnce) {
   EXPECT_THAT(run_hone({"run", "--help"}).out, HasSubstr("chatml"));
 }
 
+TEST_F(ToolsRun, AFolderOfWeightsThatIsNoneIsSaid) {
+  const auto err_of = [this](const std::string& folder) {
+    const Outcome o = run({"-p", "a", "-n", "1"}, {.env = {{"HONE_WEIGHTS", folder}}});
+    EXPECT_EQ(o.code, 0) << o.err;
+    return o.err;
+  };
+  for (const std::string& folder : {std::string("/dev/null"), write("file", "x")})
+    EXPECT_THAT(err_of(folder), HasSubstr("hone: HONE_WEIGHTS=" + folder + " cannot be used (cannot open " + folder +
+                                          ": Not a directory): packed weights are not kept\n"));
+  for (const std::string& folder : {std::string("off"), file("w")})
+    EXPECT_THAT(err_of(folder), Not(HasSubstr("not kept"))) << folder;
+}
+
+TEST_F(ToolsRun, DamageOfATokenizerHasOneCode) {
+  for (
+      const char* text :
+      {R"({"normalizer": {"type": "Sequence", "normalizers": 5}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
+       R"({"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            "model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a x"]}})"}) {
+    const std::string damaged = write("damaged.json", text);
+    for (const Outcome& o :
+         {run({"-p", "a", "-n", "1", "--tokenizer", damaged}), run_hone({"tokenize", damaged, "--text", "a"})}) {
+      EXPECT_EQ(o.code, 1) << o.err;
+      EXPECT_THAT(o.err, HasSubstr("error: " + damaged + ": "));
+    }
+  }
+}
+
 TEST_F(ToolsRun, NoNumberNamesTheModel) {
   std::string bytes = content(test_files::shared_file("models/stories260K.bin"));
   if (bytes.empty()) GTEST_SKIP() << "there is no ../shared/models/stories260K.bin";

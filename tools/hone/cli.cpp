@@ -207,8 +207,12 @@ void note_ignored_variables(const Machine& machine) {
 }
 
 void note_weights_limit() {
-  if (const std::string why = model::store_place().why_none; why.starts_with("HONE_WEIGHTS_LIMIT"))
-    note(fmt::format("{}: packed weights are not kept", why));
+  const model::StorePlace place = model::store_place();
+  if (place.why_none.starts_with("HONE_WEIGHTS_LIMIT"))
+    return note(fmt::format("{}: packed weights are not kept", place.why_none));
+  if (place.folder.empty() || !env("HONE_WEIGHTS")) return;
+  if (const std::string why = model::why_unusable(place); !why.empty())
+    note(fmt::format("HONE_WEIGHTS={} cannot be used ({}): packed weights are not kept", place.folder, why));
 }
 
 CLI::Validator not_empty() {

@@ -63,7 +63,8 @@ void write_message(std::string_view text);
 // The machine that this command runs code on. Says so when HONE_CPU describes another one, and what
 // note_ignored_variables() says.
 Result<Machine> executing_machine();
-// Says so when packed weights of models are not kept because of what HONE_WEIGHTS_LIMIT is.
+// Says so when packed weights of models are not kept because of what HONE_WEIGHTS_LIMIT is, or where HONE_WEIGHTS
+// is no folder to write to.
 void note_weights_limit();
 // Says so when HONE_THREADS is set to something that is not taken as it is.
 void note_ignored_variables(const Machine& machine);

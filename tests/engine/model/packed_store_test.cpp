@@ -366,6 +366,25 @@ TEST_F(ModelPackedStore, BeyondTheLimitTheFileUsedLeastRecentlyIsCollected) {
   EXPECT_TRUE(has(b, "old", bytes));
 }
 
+TEST_F(ModelPackedStore, FoldersThatCannotBeAreNamed) {
+  EXPECT_EQ(why_unusable({.folder = "", .why_none = "HONE_WEIGHTS=off"}), "HONE_WEIGHTS=off");
+  EXPECT_THAT(why_unusable({.folder = "/dev/null", .why_none = ""}),
+              HasSubstr("cannot open /dev/null: Not a directory"));
+  EXPECT_EQ(why_unusable({.folder = folder_ / "a" / "b", .why_none = ""}), "");
+  EXPECT_FALSE(fs::exists(folder_ / "a")) << "asking makes nothing";
+  fs::create_directories(folder_);
+  std::ofstream(folder_ / "file") << "x";
+  for (const char* name : {"file", "file/below"})
+    EXPECT_THAT(why_unusable({.folder = folder_ / name, .why_none = ""}), HasSubstr("Not a directory"));
+  if (geteuid() != 0) {  // to whom no folder is closed
+    fs::permissions(folder_, fs::perms::owner_write, fs::perm_options::remove);
+    EXPECT_THAT(why_unusable({.folder = folder_ / "a" / "b", .why_none = ""}), HasSubstr("Permission denied"));
+    fs::permissions(folder_, fs::perms::owner_write, fs::perm_options::add);
+  }
+  fs::permissions(folder_, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_THAT(why_unusable({.folder = folder_, .why_none = ""}), HasSubstr("may be written by others"));
+}
+
 TEST(ModelStorePlace, ByTheEnvironment) {
   const auto where = [](std::map<std::string, std::string> variables) {
     return store_place([variables](const char* name) -> std::optional<std::string> {
