@@ -167,9 +167,9 @@ Status measure(const Setup& s, uint64_t seed, ModelSpeed& speed, const std::vect
       });
       ModelWork work = s.works[arm.work];
       if (round < 0) work.generate = std::min<int64_t>(work.generate, 1);
-      const Result<int64_t> ns = speed.run(arm.variant, work);
+      const Result<std::optional<int64_t>> ns = speed.run(arm.variant, work);
       if (!ns.ok()) return {ns.status().code(), fmt::format("{}: {}", name(arm), ns.status().message())};
-      if (round >= 0) m.samples[{arm.variant, arm.work}].ns.push_back(static_cast<double>(*ns));
+      if (*ns && round >= 0) m.samples[{arm.variant, arm.work}].ns.push_back(static_cast<double>(**ns));
     }
   }
   return {};

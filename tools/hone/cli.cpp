@@ -332,7 +332,7 @@ Result<double> parse_duration(const std::string& text) {
   const std::string unit(end, text.data() + text.size());
   const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "ms" ? 1e-3 : 0;
   if (error != std::errc() || scale == 0 || !(value > 0) || value * scale > 1e6)
-    return invalid_argument(fmt::format("'{}' is not a time: write 60s, 1.5m or 500ms", text));
+    return invalid_argument(fmt::format("'{}' is no time above 0: write 60s, 1.5m or 500ms", text));
   return value * scale;
 }
 

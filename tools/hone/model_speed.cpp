@@ -9,6 +9,7 @@
 #include "autotune/measure/clock.h"
 #include "engine/base/random.h"
 #include "engine/model/model.h"
+#include "tools/hone/cli.h"
 #include "tools/hone/model_status.h"
 
 namespace hone::cli {
@@ -78,7 +79,7 @@ Status ModelSpeed::reload(size_t variant) {
   return {};
 }
 
-Result<int64_t> ModelSpeed::run(size_t variant, const ModelWork& work, const OnCall& on_call) {
+Result<std::optional<int64_t>> ModelSpeed::run(size_t variant, const ModelWork& work, const OnCall& on_call) {
   Variant& v = variants_[variant];
   Random random(1);
   std::vector<int32_t> tokens(static_cast<size_t>(work.depth + work.tokens()));
@@ -87,20 +88,22 @@ Result<int64_t> ModelSpeed::run(size_t variant, const ModelWork& work, const OnC
     return v.sequence.prefill(std::span(tokens).subspan(static_cast<size_t>(position), static_cast<size_t>(count)));
   };
   HONE_RETURN_IF_ERROR(v.sequence.truncate(std::min(work.depth, v.sequence.position())));
-  if (const int64_t before = v.sequence.position(); before < work.depth)
-    HONE_RETURN_IF_ERROR(append(before, work.depth - before).status());
+  const int64_t most = v.model.info().max_batch;
+  for (int64_t at = v.sequence.position(); at < work.depth && !interrupted(); at = v.sequence.position())
+    HONE_RETURN_IF_ERROR(append(at, std::min(most, work.depth - at)).status());
   executable::Session& session = ModelAccess::session(v.sequence);
   session.measure_steps(static_cast<bool>(on_call));
-  const std::vector<ModelCall> calls = calls_of(work, v.model.info().max_batch);
+  const std::vector<ModelCall> calls = calls_of(work, most);
   autotune::SteadyClock clock;
   int64_t total = 0;
   for (size_t i = 0; i < calls.size(); ++i) {
+    if (interrupted()) return std::optional<int64_t>();
     const int64_t begin = clock.now_ns();
     HONE_RETURN_IF_ERROR(append(calls[i].position, calls[i].tokens).status());
     total += clock.now_ns() - begin;
     if (on_call) on_call(i, session.step_ns());
   }
-  return total;
+  return std::optional<int64_t>(total);
 }
 
 bool fits_in_cache(int64_t weight_bytes, const Machine& machine) {

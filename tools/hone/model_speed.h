@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,7 +65,8 @@ class ModelSpeed {
 
   // Nanoseconds of the calls of `work`, one after the other. Tokens are drawn from the vocabulary by a fixed seed; what
   // an earlier work has left of those before `depth` is not computed again. Steps are timed where `on_call` is given.
-  Result<int64_t> run(size_t variant, const ModelWork& work, const OnCall& on_call = {});
+  // Nothing when it was interrupted, between two calls.
+  Result<std::optional<int64_t>> run(size_t variant, const ModelWork& work, const OnCall& on_call = {});
   // Loads the variant again, as the database has become.
   Status reload(size_t variant);
 

@@ -221,12 +221,13 @@ class Trial {
         ++calls[static_cast<size_t>(part)];
       }
     };
-    HONE_ASSIGN_OR_RETURN(const int64_t ns, speed.run(variant, piece.work, on_call));
+    HONE_ASSIGN_OR_RETURN(const std::optional<int64_t> ns, speed.run(variant, piece.work, on_call));
+    if (!ns) return {};
     const auto add = [&](PairedTimes& times, double value) {
       (variant == kDefault ? times.by_default : times.tuned).push_back(std::max(value, 1.0));
     };
     const double pieces = static_cast<double>(options_.works[w].tokens()) / static_cast<double>(piece.work.tokens());
-    add(times_[w], static_cast<double>(ns) * pieces);
+    add(times_[w], static_cast<double>(*ns) * pieces);
     add(untuned_[w], untuned * pieces);
     for (size_t p = 0; p < parts_.size(); ++p)
       if (calls[p] > 0) add(parts_[p].times[w], sums[p] * static_cast<double>(parts_[p].calls[w]) / calls[p]);

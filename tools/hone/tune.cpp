@@ -63,7 +63,7 @@ struct Setup {
   std::vector<double> shares;         // of the budget, problem by problem; empty: equal ones
   std::optional<ModelTune> model;     // whose problems these are
   autotune::TuneOptions options;
-  double budget = 0;  // for all problems
+  double budget = 0;  // seconds, for all problems
   Format format = Format::kMd;
   bool json = false;  // an object as soon as a problem is done, for whoever reads along
   Machine machine;
@@ -115,12 +115,14 @@ Result<Setup> prepare(const TuneArgs& args) {
   HONE_ASSIGN_OR_RETURN(s.regions,
                         region_policy_in_force(s.store.get(), s.machine, threads_in_force(s.machine).threads));
   use_regions(s);
+  if (!args.budget.empty()) {  // before a model is read
+    const Result<double> budget = parse_duration(args.budget);
+    if (!budget.ok()) return invalid_argument(fmt::format("--budget {}", budget.status().message()));
+    s.budget = *budget;
+  }
   if (!args.model.file.empty()) HONE_RETURN_IF_ERROR(take_problems_of_model(args, s));
   if (!s.model) HONE_RETURN_IF_ERROR(check_numerics(s.shapes, args.numerics));
-  s.budget = kDefaultSecondsPerProblem * static_cast<double>(s.shapes.size());
-  if (!args.budget.empty()) {
-    HONE_ASSIGN_OR_RETURN(s.budget, parse_duration(args.budget));
-  }
+  if (args.budget.empty()) s.budget = kDefaultSecondsPerProblem * static_cast<double>(s.shapes.size());
   for (int threads : s.options.threads)
     if (threads > 1 && s.regions.source == "HONE_SCHEDULE" && s.regions.schedule.threads == 1)
       return invalid_argument(fmt::format("--threads {} needs more than HONE_SCHEDULE=sequential has", threads));
