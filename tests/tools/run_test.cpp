@@ -348,6 +348,7 @@ TEST_F(ToolsRun, MistakesAreOneLine) {
   expect_refused(run({"-p", "a", "--temp", "-1"}), 2, "temperature");
   expect_refused(run({"-p", "a", "--top-p", "nan"}), 2, "top_p");
   expect_refused(run({"-p", "a", "--chat-template", "nonsense"}), 2, "nonsense");
+  expect_refused(run({"-p", "a", "--numerics", "fast"}), 2, "--numerics fast: ");
   expect_refused(run({"-p", "a", "--system", "b"}), 2, "chat template");
   expect_refused(run_hone({"run", file("no.gguf"), "-p", "a"}), 2, "no.gguf");
   std::ofstream(file("bad.gguf")) << "GGUF and nothing more";

@@ -51,6 +51,7 @@ Result<std::vector<std::string>> parse_classes(const std::string& text) {
     if (word.empty()) return invalid_argument(fmt::format("--numerics '{}' has an empty entry", printable(text)));
     if (std::ranges::find(classes, word) != classes.end())
       return invalid_argument(fmt::format("--numerics '{}' has {} twice", printable(text), printable(word)));
+    HONE_RETURN_IF_ERROR(check_model_numerics(word));
     classes.push_back(std::move(word));
   }
   return classes;

@@ -20,6 +20,7 @@
 #include "engine/base/env.h"
 #include "engine/model/packed_store.h"
 #include "jit/codegen.h"
+#include "kernels/matmul/op.h"
 #include "kernels/text/problem_text.h"
 
 namespace hone::cli {
@@ -307,6 +308,11 @@ void add_numerics(CLI::App& command, std::string& numerics, std::string_view mor
                               "bf16){}",
                               more))
       ->check(not_empty());
+}
+
+Status check_model_numerics(const std::string& numerics) {
+  const Status s = matmul::Op::check_numerics(numerics);
+  return s.ok() ? s : invalid_argument(fmt::format("--numerics {}: {}", printable(numerics), s.message()));
 }
 
 Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& numerics) {

@@ -84,6 +84,7 @@ struct ProblemArgs {
 // `more`: what else the command takes there.
 void add_numerics(CLI::App& command, std::string& numerics, std::string_view more = "");
 Status check_numerics(const std::vector<op::Shape>& shapes, const std::string& numerics);
+Status check_model_numerics(const std::string& numerics);  // of a model, before it is read
 
 // For options where an empty text is a slip of a script ("$UNSET") and not a wish for the default.
 CLI::Validator not_empty();

@@ -290,6 +290,7 @@ Result<bool> run(const RunArgs& args) {
   const Result<std::string> text = prompt_text(args);
   if (interrupted()) return true;
   if (!text.ok()) return text.status();
+  HONE_RETURN_IF_ERROR(check_model_numerics(args.numerics));
   HONE_RETURN_IF_ERROR(executing_machine().status());  // says what of the environment is in force, and what is not
   HONE_ASSIGN_OR_RETURN(const Engine engine, Engine::create({.database = args.db, .threads = args.threads}));
   if (const std::string& message = engine.info().database_message; !message.empty()) note(message);

@@ -78,6 +78,7 @@ void TuneModelArgs::add_to(CLI::App& command) {
 }
 
 Result<ModelTune> ModelTune::create(const TuneModelArgs& args, const std::string& database, int threads) {
+  HONE_RETURN_IF_ERROR(check_model_numerics(args.numerics));
   ModelTune tune({.file = args.file,
                   .threads = threads,
                   .speed = {.database = database,
