@@ -156,11 +156,11 @@ TEST_F(HoneCli, ScheduleOfTheEnvironment) {
   // What explain shows is what runs.
   auto plan = [&](const std::string& problem) {
     const Outcome o =
-        hone({"explain", problem, "--json"}, {.env = {{"HONE_SCHEDULE", "dedicated"}, {"HONE_THREADS", "4096"}}});
+        hone({"explain", problem, "--json"}, {.env = {{"HONE_SCHEDULE", "dedicated"}, {"HONE_THREADS", "1024"}}});
     return Json::parse(o.out)["plan"];
   };
   const Json large = plan("matmul:f32:m=4096,n=4096,k=4096");
-  EXPECT_EQ(large["schedule"], "tbb(4096)") << "a dedicated team has a CPU for each";
+  EXPECT_EQ(large["schedule"], "tbb(1024)") << "a dedicated team has a CPU for each";
   EXPECT_EQ(large["on_caller"], nullptr);
   EXPECT_EQ(plan(kProblem)["schedule"], "sequential");
   EXPECT_THAT(plan(kProblem)["on_caller"].get<std::string>(), HasSubstr("its work of 14080 is too little"));
@@ -557,8 +557,8 @@ TEST_F(HoneCli, OtherMachinesCanBeDescribed) {
   EXPECT_THAT(threads.err, HasSubstr("HONE_THREADS=many is not a positive number"));
   const Setting billions{.env = {{"HONE_THREADS", "2000000000"}}};
   EXPECT_THAT(hone({"explain", kProblem}, billions).err,
-              HasSubstr("4096 thread(s) from HONE_THREADS=2000000000, more than 4096"));
-  EXPECT_EQ(Json::parse(hone({"info", "--json"}, billions).out)["threads"]["value"], 4096);
+              HasSubstr("1024 thread(s) from HONE_THREADS=2000000000, more than 1024"));
+  EXPECT_EQ(Json::parse(hone({"info", "--json"}, billions).out)["threads"]["value"], 1024);
 }
 
 TEST_F(HoneCli, InfoListsTheMachinesThatHoneCpuKnows) {
