@@ -258,7 +258,7 @@ double CeilingProbe::call_ns() {
 }
 
 double Peak::gflops(int threads, int cpus, std::string_view numerics) const {
-  const bool pairs = numerics == "bf16";
+  const bool pairs = by_dot_products(numerics);
   const double one = pairs ? bf16_gflops_1t : f32_gflops_1t, all = pairs ? bf16_gflops_all : f32_gflops_all;
   if (threads <= 1 || cpus <= 1) return one;
   return std::max(all, one * std::min(threads, cpus));

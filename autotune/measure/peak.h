@@ -11,6 +11,9 @@
 
 namespace hone::autotune {
 
+// Programs of this numerics class compute by dot products of pairs of bf16: their ceiling is another than that of fma.
+constexpr bool by_dot_products(std::string_view numerics) { return numerics == "bf16"; }
+
 struct Peak {
   double f32_gflops_1t = 0;
   double f32_gflops_all = 0;

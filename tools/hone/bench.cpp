@@ -132,8 +132,6 @@ struct Contest {
   bool default_is_first = false;                // what is stored is the default
 };
 
-bool dots(const op::Program& program) { return op::numerics(program) == "bf16"; }
-
 // `name`: "hone tuned", "hone default", where that is not what it is for.
 Status add_resolved(const op::Problem& problem, const Setup& s, int threads, bool tuned, const std::string& numerics,
                     std::string_view name, Contest& contest) {
@@ -156,7 +154,7 @@ Status add_resolved(const op::Problem& problem, const Setup& s, int threads, boo
                                              : "default",
                                one_line ? "" : " " + plan.codegen),
            .plan = fmt::format("{}: {} {}", plan::reason_name(plan.reason), plan.codegen, op::to_string(plan.program)),
-           .dots = dots(plan.program)});
+           .dots = autotune::by_dot_products(op::numerics(plan.program))});
       contest.candidates.push_back(candidate);
     }
     if (one_line) break;
@@ -194,8 +192,9 @@ Result<Contest> contest_of(const op::Problem& problem, const Setup& s, int threa
     if (const std::string lacks = op::missing(program, s.machine.features); !lacks.empty())
       return unsupported("the program " + lacks);
     for (jit::CodeGenerator* g : s.generators) {
-      contest.implementations.push_back(
-          {.name = fmt::format("hone {}", g->name()), .plan = op::to_string(program), .dots = dots(program)});
+      contest.implementations.push_back({.name = fmt::format("hone {}", g->name()),
+                                         .plan = op::to_string(program),
+                                         .dots = autotune::by_dot_products(op::numerics(program))});
       contest.candidates.push_back({program, std::string(g->name()), threads});
     }
   }

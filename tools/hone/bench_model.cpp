@@ -130,8 +130,6 @@ struct Measured {
   std::map<int, Ceiling> ceilings;                       // by threads
 };
 
-bool dots(const ModelInfo& info) { return info.numerics == "bf16"; }
-
 Status look_at_ceilings(const Setup& s, bool with_dots, Measured& m) {
   for (const auto& [threads, schedule] : s.schedules) {
     Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(s.machine, {schedule, threads});
@@ -154,7 +152,8 @@ Status measure(const Setup& s, uint64_t seed, ModelSpeed& speed, const std::vect
   const auto name = [&](const Arm& a) {
     return fmt::format("{} on {} thread(s)", s.works[a.work].name(), s.variants[a.variant].threads);
   };
-  const bool with_dots = std::ranges::any_of(variants, [&](size_t v) { return dots(speed.model(v).info()); });
+  const bool with_dots = std::ranges::any_of(
+      variants, [&](size_t v) { return autotune::by_dot_products(speed.model(v).info().numerics); });
   StatusLine line;
   Random random(seed);
   for (int round = -1; round < s.repetitions && !interrupted(); ++round) {  // -1: to warm up
@@ -198,7 +197,8 @@ double limit_ns(const Setup& s, const ModelSpeed& speed, size_t variant, const M
                 const Ceiling& ceiling) {
   const Model& model = speed.model(variant);
   const double fma = autotune::median(ceiling.gflops), bytes = autotune::median(ceiling.gbs);
-  const double flops = dots(model.info()) ? autotune::median(ceiling.dot_gflops) : fma;  // of matmuls
+  const double flops =
+      autotune::by_dot_products(model.info().numerics) ? autotune::median(ceiling.dot_gflops) : fma;  // of matmuls
   if (flops <= 0 || fma <= 0 || bytes <= 0) return 0;
   if (fits_in_cache(model.info().packed_bytes, s.machine)) return 0;
   const int64_t bytes_per_weight = dtype_bytes(parse_dtype(model.info().weights).value_or(DType::kF32));

@@ -44,15 +44,14 @@ constexpr double kRegionSeconds = 1.2;
 constexpr double kLeastBudgetForRegions = 3;  // of which a tenth is enough for an answer
 constexpr int kCeilingWindows = 25;           // about 5 ms
 
-bool dots(std::string_view numerics) { return numerics == "bf16"; }
-
 // The ceiling of programs of a numerics class in the state that tuning has left the clock in; 0 when it cannot be
 // measured.
 double ceiling_now(const Machine& machine, const runtime::ScheduleRequest& schedule, std::string_view numerics) {
   Result<autotune::CeilingProbe> probe = autotune::CeilingProbe::create(machine, schedule);
   if (!probe.ok()) return 0;
   std::vector<double> windows;
-  for (int i = 0; i < kCeilingWindows; ++i) windows.push_back(dots(numerics) ? probe->bf16_gflops() : probe->gflops());
+  for (int i = 0; i < kCeilingWindows; ++i)
+    windows.push_back(autotune::by_dot_products(numerics) ? probe->bf16_gflops() : probe->gflops());
   return autotune::median(windows);
 }
 
@@ -160,7 +159,7 @@ void share_budget(Setup& s) {
     const op::Shape& shape = s.shapes[i];
     const std::string numerics =
         op::narrow_numerics(shape.problem, s.numerics[i], s.machine.features, s.machine.arch());
-    const bool pairs = dots(numerics) && peak.bf16_gflops_all > 0;
+    const bool pairs = autotune::by_dot_products(numerics) && peak.bf16_gflops_all > 0;
     s.shares.push_back(shape.weight *
                        std::max(op::flops(shape.problem) / (pairs ? peak.bf16_gflops_all : peak.f32_gflops_all),
                                 op::bytes(shape.problem) / peak.read_gbs_all));

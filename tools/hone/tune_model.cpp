@@ -111,7 +111,7 @@ Status ModelTune::count_calls(const Model& model) {
         Use use{.problem = *problem, .calls = std::vector<double>(options_.works.size())};
         const Result<op::Program> program = op::parse_program(*problem, step.plan);
         if (program.ok()) use.panel = op::panel(*problem, *program);
-        if (program.ok() && op::numerics(*program) == "bf16") use.numerics = "bf16";
+        if (program.ok() && autotune::by_dot_products(op::numerics(*program))) use.numerics = op::numerics(*program);
         ++use.calls[w];
         uses_.emplace(step.kernel, std::move(use));
       }

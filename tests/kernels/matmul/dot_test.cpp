@@ -17,6 +17,7 @@
 #include "kernels/matmul/guarded_operands.h"
 #include "kernels/matmul/op.h"
 #include "kernels/matmul/trial.h"
+#include "tests/kernels/matmul/interpret_all.h"
 
 namespace hone::matmul {
 namespace {
@@ -183,18 +184,6 @@ TEST(MatmulDot, TheClassIsWithinTheBound) {
     }
   }
   EXPECT_GT(closest, 0.3);
-}
-
-void interpret_all(const ir::Kernel& kernel, const Arguments& args) {
-  std::vector<std::byte> workspace(static_cast<size_t>(ir::workspace_size(kernel)) + ir::kWorkspaceAlign);
-  auto* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64);
-  const ir::TaskSpace space = ir::task_space(ir::task_bounds(kernel), args.params.data());
-  int64_t tasks[ir::kMaxParallelLoops];
-  for (int64_t t = space.count; t-- > 0;) {
-    space.values(t, tasks);
-    std::fill_n(static_cast<uint8_t*>(aligned), ir::workspace_size(kernel), uint8_t{0xff});
-    ir::interpret(kernel, args.buffers.data(), args.params.data(), tasks, aligned);
-  }
 }
 
 void expect_exact(const MatmulProblem& p, const TransformProgram& program, uint64_t seed, int specials) {

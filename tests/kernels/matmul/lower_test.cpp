@@ -16,23 +16,10 @@
 #include "kernels/matmul/blocking.h"
 #include "kernels/matmul/guarded_operands.h"
 #include "kernels/matmul/trial.h"
+#include "tests/kernels/matmul/interpret_all.h"
 
 namespace hone::matmul {
 namespace {
-
-void interpret_all(const ir::Kernel& kernel, const Arguments& args) {
-  std::vector<std::byte> workspace(static_cast<size_t>(ir::workspace_size(kernel)) + ir::kWorkspaceAlign);
-  auto* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64);
-  const ir::TaskSpace space = ir::task_space(ir::task_bounds(kernel), args.params.data());
-  int64_t tasks[ir::kMaxParallelLoops];
-  // Backwards: tasks are independent, so their order must not matter.
-  for (int64_t t = space.count; t-- > 0;) {
-    space.values(t, tasks);
-    // Poison: nothing of an earlier task may reach C (case m7).
-    std::fill_n(static_cast<uint8_t*>(aligned), ir::workspace_size(kernel), uint8_t{0xff});
-    ir::interpret(kernel, args.buffers.data(), args.params.data(), tasks, aligned);
-  }
-}
 
 void expect_exact(const MatmulProblem& problem, const TransformProgram& program, uint64_t seed) {
   SCOPED_TRACE(fmt::format("{} | {} | seed {}", to_string(problem), to_string(program), seed));
